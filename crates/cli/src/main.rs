@@ -1,0 +1,2 @@
+//! The `quell` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Every decision of quell, without I/O: sessions, queues, timers and counters.

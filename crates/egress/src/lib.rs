@@ -1,0 +1,1 @@
+//! How a provider's packets reach the world: kernel forwarding and masquerade.

@@ -1,0 +1,1 @@
+//! Checked views and builders of the IP packets that a tunnel carries.

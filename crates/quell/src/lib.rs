@@ -1,0 +1,1 @@
+//! The library people embed: configuration, client and provider.

@@ -1,0 +1,1 @@
+//! Seeded models of the network that quell is tested against.

@@ -1,0 +1,1 @@
+//! The TUN device, its addresses and routes, behind one batch-shaped trait.

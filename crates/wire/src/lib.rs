@@ -1,0 +1,1 @@
+//! quell's wire format: frames and control messages, parsed and written, nothing else.
