@@ -1,0 +1,233 @@
+//! An interface's addresses, and the host's.
+//!
+//! The kernel's answer to an address that is there already is `EEXIST`, also when only its prefix length differs (IPv6)
+//! or when the entry is under way out. So `EEXIST` is success only after a look: the same address with the same length.
+
+use std::net::IpAddr;
+
+use futures_util::TryStreamExt;
+use nix::libc::{EADDRNOTAVAIL, EEXIST};
+use rtnetlink::packet_route::address::{
+    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+
+use super::{Link, Netlink, errno, into_io};
+use crate::error::TunError;
+
+/// One address of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HostAddress {
+    /// The interface that has it.
+    pub interface_index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// The length of the prefix that the kernel takes as on-link.
+    pub prefix_length: u8,
+}
+
+/// All addresses of the host, of all interfaces, loopback included, in the calling thread's network namespace. The guard
+/// against loops and the denial of on-link destinations are built from them (DESIGN §6, §8).
+///
+/// # Errors
+///
+/// [`TunError::Link`] when netlink fails.
+pub async fn host_addresses() -> Result<Vec<HostAddress>, TunError> {
+    let failed = |source| TunError::Link {
+        operation: "read the addresses",
+        name: "all interfaces".to_owned(),
+        source,
+    };
+    let netlink = Netlink::open().map_err(failed)?;
+    read(&netlink, None)
+        .await
+        .map_err(|error| failed(into_io(error)))
+}
+
+impl Link {
+    /// Adds an address. An IPv6 address can be used at once.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError::InvalidPrefix`], [`TunError::Ipv6Disabled`], [`TunError::NotPermitted`],
+    /// [`TunError::NoSuchInterface`], else [`TunError::Link`], also when the address is there with another prefix length.
+    pub async fn add_address(&self, address: IpAddr, prefix_length: u8) -> Result<(), TunError> {
+        const OPERATION: &str = "add an address";
+        check_prefix(address, prefix_length)?;
+        let mut request = self
+            .netlink
+            .handle
+            .address()
+            .add(self.index, address, prefix_length);
+        let header = &mut request.message_mut().header;
+        if address.is_ipv6() {
+            header.flags |= AddressHeaderFlags::Nodad;
+        }
+        if address.is_loopback() {
+            header.scope = AddressScope::Host;
+        }
+        match request.execute().await {
+            Ok(()) => Ok(()),
+            Err(error) if errno(&error) == Some(EEXIST) => {
+                let wanted = HostAddress {
+                    interface_index: self.index,
+                    address,
+                    prefix_length,
+                };
+                if self.addresses().await?.contains(&wanted) {
+                    return Ok(());
+                }
+                Err(self.explain(OPERATION, error))
+            }
+            Err(error) if address.is_ipv6() => Err(self.explain_ipv6(OPERATION, error)),
+            Err(error) => Err(self.explain(OPERATION, error)),
+        }
+    }
+
+    /// Removes an address. One that is not there is fine.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError::InvalidPrefix`], [`TunError::NotPermitted`], else [`TunError::Link`].
+    pub async fn remove_address(&self, address: IpAddr, prefix_length: u8) -> Result<(), TunError> {
+        check_prefix(address, prefix_length)?;
+        let wanted = HostAddress {
+            interface_index: self.index,
+            address,
+            prefix_length,
+        };
+        self.remove_addresses(|address| *address == wanted).await
+    }
+
+    /// Removes all addresses, which an adopted device may have from its last user.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError::NotPermitted`], else [`TunError::Link`].
+    pub async fn flush_addresses(&self) -> Result<(), TunError> {
+        self.remove_addresses(|_| true).await
+    }
+
+    /// The interface's addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError::Link`] when netlink fails.
+    pub async fn addresses(&self) -> Result<Vec<HostAddress>, TunError> {
+        read(&self.netlink, Some(self.index))
+            .await
+            .map_err(|error| self.explain("read the addresses", error))
+    }
+
+    async fn remove_addresses(
+        &self,
+        unwanted: impl Fn(&HostAddress) -> bool,
+    ) -> Result<(), TunError> {
+        let failed = |error| self.explain("remove an address", error);
+        let messages = read_messages(&self.netlink, Some(self.index))
+            .await
+            .map_err(failed)?;
+        for message in messages {
+            if !parse(&message).is_some_and(|address| unwanted(&address)) {
+                continue;
+            }
+            match self.netlink.handle.address().del(message).execute().await {
+                // With a primary IPv4 address its secondaries go too.
+                Err(error) if errno(&error) == Some(EADDRNOTAVAIL) => {}
+                result => result.map_err(failed)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the length is one that the address's family has.
+pub(super) fn check_prefix(address: IpAddr, prefix_length: u8) -> Result<(), TunError> {
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    if prefix_length > longest {
+        return Err(TunError::InvalidPrefix {
+            address,
+            prefix_length,
+        });
+    }
+    Ok(())
+}
+
+async fn read(netlink: &Netlink, index: Option<u32>) -> Result<Vec<HostAddress>, rtnetlink::Error> {
+    Ok(read_messages(netlink, index)
+        .await?
+        .iter()
+        .filter_map(parse)
+        .collect())
+}
+
+async fn read_messages(
+    netlink: &Netlink,
+    index: Option<u32>,
+) -> Result<Vec<AddressMessage>, rtnetlink::Error> {
+    let mut request = netlink.handle.address().get();
+    if let Some(index) = index {
+        request = request.set_link_index_filter(index);
+    }
+    request.execute().try_collect().await
+}
+
+/// On a point-to-point interface IFA_ADDRESS is the peer's address, so IFA_LOCAL goes first; IPv6 has often only the former.
+fn parse(message: &AddressMessage) -> Option<HostAddress> {
+    let mut local = None;
+    let mut address = None;
+    for attribute in &message.attributes {
+        if let AddressAttribute::Local(ip) = attribute {
+            local = Some(*ip);
+        } else if let AddressAttribute::Address(ip) = attribute {
+            address = Some(*ip);
+        }
+    }
+    Some(HostAddress {
+        interface_index: message.header.index,
+        address: local.or(address)?,
+        prefix_length: message.header.prefix_len,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_prefix_length_ends_where_its_family_does() {
+        let v4: IpAddr = "10.0.0.1".parse().unwrap();
+        let v6: IpAddr = "fd00::1".parse().unwrap();
+        assert!(check_prefix(v4, 32).is_ok());
+        assert!(matches!(
+            check_prefix(v4, 33),
+            Err(TunError::InvalidPrefix { .. })
+        ));
+        assert!(check_prefix(v6, 128).is_ok());
+        assert!(matches!(
+            check_prefix(v6, 129),
+            Err(TunError::InvalidPrefix { .. })
+        ));
+    }
+
+    #[test]
+    fn the_local_address_goes_before_the_peers() {
+        let mut message = AddressMessage::default();
+        message.header.index = 7;
+        message.header.prefix_len = 24;
+        assert_eq!(parse(&message), None, "no address at all");
+        let peer: IpAddr = "10.0.0.2".parse().unwrap();
+        let own: IpAddr = "10.0.0.1".parse().unwrap();
+        message.attributes.push(AddressAttribute::Address(peer));
+        assert_eq!(parse(&message).map(|a| a.address), Some(peer));
+        message.attributes.push(AddressAttribute::Local(own));
+        message.attributes.push(AddressAttribute::Address(peer));
+        let expected = HostAddress {
+            interface_index: 7,
+            address: own,
+            prefix_length: 24,
+        };
+        assert_eq!(parse(&message), Some(expected));
+    }
+}

@@ -1,0 +1,50 @@
+//! At most one log line a minute for each thing that can go wrong (DESIGN §11, case B81).
+//!
+//! A broken device fails as fast as it is asked. The line that is written stands for all that were held back, and says
+//! how many they are.
+
+use std::time::{Duration, Instant};
+
+/// The least time between two lines.
+pub(crate) const LINE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Decides which of many equal events is written.
+#[derive(Debug, Default)]
+pub(crate) struct LogGate {
+    written_at: Option<Instant>,
+    held_back: u64,
+}
+
+impl LogGate {
+    /// `Some(n)`: write a line, it stands for `n` events. `None`: hold this one back.
+    pub(crate) fn admit(&mut self, now: Instant) -> Option<u64> {
+        self.held_back = self.held_back.saturating_add(1);
+        let due = self
+            .written_at
+            .is_none_or(|at| now.saturating_duration_since(at) >= LINE_INTERVAL);
+        due.then(|| {
+            self.written_at = Some(now);
+            std::mem::take(&mut self.held_back)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // case B81
+    #[test]
+    fn one_line_a_minute_stands_for_all() {
+        let start = Instant::now();
+        let mut gate = LogGate::default();
+        assert_eq!(gate.admit(start), Some(1));
+        for _ in 0..999 {
+            assert_eq!(gate.admit(start), None);
+        }
+        let just_before = start + LINE_INTERVAL - Duration::from_nanos(1);
+        assert_eq!(gate.admit(just_before), None);
+        assert_eq!(gate.admit(start + LINE_INTERVAL), Some(1_001));
+        assert_eq!(gate.admit(start + LINE_INTERVAL), None);
+    }
+}
