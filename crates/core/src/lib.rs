@@ -1,1 +1,36 @@
-//! Every decision of quell, without I/O: sessions, queues, timers and counters.
+//! Every decision of quell, without I/O.
+//!
+//! A driver hands in what happened and when; this crate says what to do. It
+//! opens no socket, starts no task, reads no clock and draws no random number
+//! that it was not handed, so the same code runs in the product, in the outage
+//! simulator and in tests that live through a day in a second.
+//!
+//! # The contract (DESIGN §2)
+//! - Inputs are `handle_*(…, now)`, facts about the world `on_*`, outputs
+//!   `poll_output(now)`, time `poll_timeout()` and `handle_timeout(now)`. `now`
+//!   is the last argument and never goes backwards.
+//! - After each input the driver drains `poll_output` until it yields `None`.
+//!   While output is queued `poll_timeout` is due at once.
+//! - A late or spurious `handle_timeout` changes nothing that is not due.
+//! - Every packet handed in is, at every moment, sent, in a queue, or dropped
+//!   with a [`drops::DropReason`].
+//!
+//! # Rooms
+//! | module | question |
+//! |---|---|
+//! | [`path`] | how do packets cross one session: queue, datagrams, fragments, PINGs |
+//! | [`multi`] | the client: which provider, when to dial, what may leave the TUN |
+//! | [`provider`] | the exit: who may connect, which addresses, whose packet is this |
+//! | [`health`] | pacing of what failed |
+//! | [`config`] | every constant, once |
+#![warn(missing_docs)]
+
+pub mod bucket;
+pub mod config;
+pub mod drops;
+mod greeting;
+pub mod health;
+pub mod multi;
+pub mod path;
+pub mod provider;
+pub mod status;

@@ -1,0 +1,456 @@
+//! The client of one provider.
+//!
+//! A composition: [`super::dial`] says when to connect, [`super::guard`] which
+//! packets may pass, [`crate::path`] carries them. What this file adds is the
+//! greeting (HELLO, WELCOME) and the books of packets that met no path.
+//!
+//! The driver tells each fact with the number of the dial it belongs to; what
+//! comes late from an earlier dial is ignored.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quell_wire::control::{Control, ControlDecoder, Hello, Welcome};
+use quell_wire::frame::Credit;
+use quell_wire::registry::{self, ErrorCode};
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::dial::{Dial, State};
+use super::guard::Guard;
+use crate::config::ClientConfig;
+use crate::drops::{DropReason, Drops};
+use crate::greeting::{self, encode};
+use crate::path::{CarrierFacts, Path, Role, Violation};
+use crate::status::{ClientStatus, PathStatus, TunnelAddresses};
+
+/// What the driver has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Connect to the provider; answer with `on_connected` or `on_closed`.
+    Dial {
+        /// The number that every fact about this connection carries.
+        attempt: u64,
+    },
+    /// Write these bytes to the control stream.
+    Control(Bytes),
+    /// Send this QUIC datagram.
+    Datagram(Bytes),
+    /// Hand this packet to the TUN.
+    Deliver(Bytes),
+    /// Give the TUN these addresses.
+    Configure(TunnelAddresses),
+    /// Set the TUN's MTU, in bytes.
+    Mtu(u16),
+    /// Close the connection with a code and a reason in words, or stop dialling.
+    Close(Violation),
+    /// Something a person may want to read.
+    Notice(Notice),
+}
+
+/// What happened, for logs and embedders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The session is up.
+    Up {
+        /// Dials that failed before this one, in a row.
+        failures_before: u32,
+    },
+    /// A session that was up ended.
+    Down {
+        /// Why.
+        words: String,
+        /// When the next dial starts.
+        next_dial_in: Duration,
+    },
+    /// A dial failed.
+    DialFailed {
+        /// Why.
+        words: String,
+        /// Failed dials in a row, this one included.
+        failures: u32,
+        /// When the next dial starts.
+        next_dial_in: Duration,
+    },
+}
+
+/// The client of one provider.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    agent: String,
+    mtu_max: u16,
+    rng: SmallRng,
+    dial: Dial,
+    guard: Guard,
+    decoder: ControlDecoder,
+    path: Option<Path>,
+    carrier: Option<CarrierFacts>,
+    addresses: Option<TunnelAddresses>,
+    mtu: u16,
+    out: VecDeque<Output>,
+    reason: String,
+    sessions: u64,
+    tun_packets: u64,
+    tun_drops: Drops,
+    received_drops: Drops,
+    delivered: u64,
+    ended_unaccounted: i64,
+    now: Instant,
+}
+
+impl Client {
+    /// A client whose TUN takes packets of up to `mtu_max` bytes. It asks for a
+    /// dial at once. `agent` is told to the provider, 64 bytes of it at most.
+    pub fn new(
+        config: ClientConfig,
+        agent: impl Into<String>,
+        mtu_max: u16,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        let mut client = Self {
+            dial: Dial::new(&config, now),
+            config,
+            agent: greeting::bounded(agent.into()),
+            mtu_max,
+            rng: SmallRng::seed_from_u64(seed),
+            guard: Guard::default(),
+            decoder: ControlDecoder::new(),
+            path: None,
+            carrier: None,
+            addresses: None,
+            mtu: 0,
+            out: VecDeque::new(),
+            reason: "starting".to_owned(),
+            sessions: 0,
+            tun_packets: 0,
+            tun_drops: Drops::default(),
+            received_drops: Drops::default(),
+            delivered: 0,
+            ended_unaccounted: 0,
+            now,
+        };
+        client.handle_timeout(now);
+        client
+    }
+
+    /// Where the tunnel's own datagrams go: packets to these addresses are dropped.
+    pub fn on_underlay(&mut self, addresses: Vec<IpAddr>) {
+        self.guard.set_underlay(addresses);
+    }
+
+    /// The QUIC connection of this dial stands, the provider's key was right.
+    pub fn on_connected(&mut self, attempt: u64, now: Instant) {
+        self.now = now;
+        if !self.is_current(attempt) {
+            return;
+        }
+        self.dial.on_connected();
+        self.reason = "connected, waiting for the welcome".to_owned();
+        self.decoder = ControlDecoder::new();
+        let hello = Control::Hello(Hello {
+            version: registry::VERSION,
+            features: 0,
+            agent: self.agent.clone(),
+            limits: Credit::FIRST,
+        });
+        match encode(&hello) {
+            Ok(bytes) => self.out.push_back(Output::Control(bytes)),
+            Err(violation) => self.close(violation, now),
+        }
+    }
+
+    /// The dial failed, or its connection is gone.
+    pub fn on_closed(&mut self, attempt: u64, words: impl Into<String>, now: Instant) {
+        self.now = now;
+        if self.is_current(attempt) {
+            self.end(words.into(), now);
+        }
+    }
+
+    fn is_current(&self, attempt: u64) -> bool {
+        attempt == self.dial.attempt() && !matches!(self.dial.state(), State::Waiting { .. })
+    }
+
+    fn end(&mut self, words: String, now: Instant) {
+        let was_up = matches!(self.dial.state(), State::Up { .. });
+        if let Some(mut path) = self.path.take() {
+            path.close();
+            let status = PathStatus::of(&path);
+            self.ended_unaccounted = self.ended_unaccounted.wrapping_add(status.unaccounted);
+        }
+        self.carrier = None;
+        let next_dial_in = self.dial.on_ended(&mut self.rng, now);
+        self.reason.clone_from(&words);
+        let notice = if was_up {
+            Notice::Down {
+                words,
+                next_dial_in,
+            }
+        } else {
+            Notice::DialFailed {
+                words,
+                failures: self.dial.failures(),
+                next_dial_in,
+            }
+        };
+        self.out.push_back(Output::Notice(notice));
+    }
+
+    /// Bytes of the control stream.
+    pub fn handle_control(&mut self, attempt: u64, bytes: &[u8], now: Instant) {
+        self.now = now;
+        if !self.is_current(attempt) {
+            return;
+        }
+        self.decoder.push(bytes);
+        loop {
+            let step = match self.decoder.next() {
+                Ok(Some(message)) => self.handle_message(message, now),
+                Ok(None) => return,
+                Err(error) => Err(Violation {
+                    code: error.code(),
+                    words: error.to_string(),
+                }),
+            };
+            if let Err(violation) = step {
+                self.close(violation, now);
+                return;
+            }
+        }
+    }
+
+    fn handle_message(&mut self, message: Control, now: Instant) -> Result<(), Violation> {
+        match (message, self.dial.state()) {
+            (Control::Welcome(welcome), State::Greeting { .. }) => self.welcome(&welcome, now),
+            (message, _) => Err(Violation {
+                code: ErrorCode::WrongState,
+                words: format!("{} was not expected here", message.name()),
+            }),
+        }
+    }
+
+    fn welcome(&mut self, welcome: &Welcome, now: Instant) -> Result<(), Violation> {
+        if welcome.version != registry::VERSION {
+            let words = format!(
+                "the provider speaks version {}, this client {}",
+                welcome.version,
+                registry::VERSION
+            );
+            return Err(Violation {
+                code: ErrorCode::UnsupportedVersion,
+                words,
+            });
+        }
+        if welcome.ipv4.is_none() && welcome.ipv6.is_none() {
+            return Err(Violation {
+                code: ErrorCode::MalformedControl,
+                words: "WELCOME gives no address".to_owned(),
+            });
+        }
+        let addresses = TunnelAddresses {
+            ipv4: welcome.ipv4,
+            ipv6: welcome.ipv6,
+            gateway_ipv4: welcome.gateway_ipv4,
+            gateway_ipv6: welcome.gateway_ipv6,
+        };
+        let failures_before = self.dial.failures();
+        self.dial.on_welcome(now);
+        self.sessions += 1;
+        self.reason = "up".to_owned();
+        self.guard.set_addresses(addresses);
+        self.path = Some(self.open_path(welcome, &addresses, now));
+        self.addresses = Some(addresses);
+        self.out.push_back(Output::Configure(addresses));
+        self.mtu = 0;
+        self.follow_mtu();
+        self.out
+            .push_back(Output::Notice(Notice::Up { failures_before }));
+        Ok(())
+    }
+
+    fn open_path(&mut self, welcome: &Welcome, addresses: &TunnelAddresses, now: Instant) -> Path {
+        // A provider that names an MTU below IPv6's minimum cannot be meant.
+        let mtu_max = self.mtu_max.min(welcome.mtu.max(1_280));
+        let seed = self.rng.random();
+        let mut path = Path::new(self.config.path.clone(), Role::Client, mtu_max, seed, now);
+        let gateways = [
+            addresses.gateway_ipv4.map(IpAddr::from),
+            addresses.gateway_ipv6.map(IpAddr::from),
+        ];
+        gateways
+            .into_iter()
+            .flatten()
+            .for_each(|source| path.set_icmp_source(source));
+        if let Some(facts) = self.carrier {
+            path.on_carrier(facts);
+        }
+        path.want_ping();
+        path
+    }
+
+    fn close(&mut self, violation: Violation, now: Instant) {
+        let words = violation.words.clone();
+        self.out.push_back(Output::Close(violation));
+        self.end(words, now);
+    }
+
+    /// What the QUIC connection of this dial can take.
+    pub fn on_carrier(&mut self, attempt: u64, facts: CarrierFacts) {
+        if !self.is_current(attempt) {
+            return;
+        }
+        self.carrier = Some(facts);
+        if let Some(path) = &mut self.path {
+            path.on_carrier(facts);
+            self.follow_mtu();
+        }
+    }
+
+    fn follow_mtu(&mut self) {
+        let Some(path) = &self.path else { return };
+        let mtu = path.inner_mtu();
+        if mtu != self.mtu {
+            self.mtu = mtu;
+            self.out.push_back(Output::Mtu(mtu));
+        }
+    }
+
+    /// A QUIC datagram of this dial's connection.
+    pub fn handle_datagram(&mut self, attempt: u64, datagram: &Bytes, now: Instant) {
+        self.now = now;
+        if !self.is_current(attempt) {
+            return;
+        }
+        // Before the WELCOME is read, datagrams that overtook it find no path.
+        let Some(path) = &mut self.path else { return };
+        let result = path.handle_datagram(datagram, now);
+        self.drain_received();
+        if let Err(violation) = result {
+            self.close(violation, now);
+        }
+    }
+
+    fn drain_received(&mut self) {
+        let Some(path) = &mut self.path else { return };
+        while let Some(packet) = path.poll_received() {
+            match self.guard.judge_inward(&packet) {
+                Ok(()) => {
+                    self.delivered += 1;
+                    self.out.push_back(Output::Deliver(path.clamp_mss(packet)));
+                }
+                Err(reason) => self.received_drops.count(reason),
+            }
+        }
+    }
+
+    /// Whether the TUN should be read: whether a packet would find room.
+    ///
+    /// Without a session packets are taken and dropped, counted: an application
+    /// is to notice that there is no network, not to hang.
+    pub fn wants_packets(&self) -> bool {
+        let full = |path: &Path| path.is_full_for(usize::from(self.mtu_max));
+        !self.path.as_ref().is_some_and(full)
+    }
+
+    /// A packet of the TUN. Every outcome is counted.
+    pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
+        self.now = now;
+        self.tun_packets += 1;
+        let Some(path) = &mut self.path else {
+            self.tun_drops.count(DropReason::NoTunnel);
+            return;
+        };
+        if let Err(reason) = self.guard.judge_outward(&packet) {
+            self.tun_drops.count(reason);
+            return;
+        }
+        path.handle_packet(packet, now);
+        self.drain_icmp();
+    }
+
+    fn drain_icmp(&mut self) {
+        let Some(path) = &mut self.path else { return };
+        while let Some(error) = path.poll_icmp() {
+            self.out.push_back(Output::Deliver(error));
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self, now: Instant) -> Option<Output> {
+        self.now = now;
+        if let Some(output) = self.out.pop_front() {
+            return Some(output);
+        }
+        let datagram = self.path.as_mut()?.poll_datagram(now);
+        self.drain_icmp();
+        datagram
+            .map(Output::Datagram)
+            .or_else(|| self.out.pop_front())
+    }
+
+    /// When to call [`Client::handle_timeout`], and why.
+    pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
+        if !self.out.is_empty() {
+            return Some((self.now, "output"));
+        }
+        let path = self.path.as_ref().and_then(Path::poll_timeout);
+        [self.dial.poll_timeout(), path]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        if self.dial.is_overdue(now) {
+            let words = format!("no answer within {:?}", self.config.dial_timeout);
+            self.close(
+                Violation {
+                    code: ErrorCode::Idle,
+                    words,
+                },
+                now,
+            );
+        }
+        if self.dial.start_if_due(now) {
+            self.reason = "dialling".to_owned();
+            let attempt = self.dial.attempt();
+            self.out.push_back(Output::Dial { attempt });
+        }
+        if let Some(path) = &mut self.path {
+            path.handle_timeout(now);
+        }
+        self.drain_icmp();
+    }
+
+    /// A snapshot.
+    pub fn status(&self, now: Instant) -> ClientStatus {
+        let (state, next) = match self.dial.state() {
+            State::Waiting { until } => ("waiting", Some(until.saturating_duration_since(now))),
+            State::Dialing { .. } => ("dialing", None),
+            State::Greeting { .. } => ("greeting", None),
+            State::Up { .. } => ("up", None),
+        };
+        let path = self.path.as_ref().map(PathStatus::of);
+        let live = path.as_ref().map_or(0, |path| path.unaccounted);
+        ClientStatus {
+            state,
+            reason: self.reason.clone(),
+            next_dial_in_ms: next.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            dials: self.dial.attempt(),
+            sessions: self.sessions,
+            addresses: self.addresses,
+            path,
+            tun_packets: self.tun_packets,
+            tun_drops: self.tun_drops,
+            received_drops: self.received_drops,
+            delivered: self.delivered,
+            unaccounted: live.wrapping_add(self.ended_unaccounted),
+        }
+    }
+}

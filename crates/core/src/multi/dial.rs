@@ -1,0 +1,204 @@
+//! When to dial the provider.
+//!
+//! ```text
+//! Waiting{until} --until--> Dialing --connected--> Greeting --WELCOME--> Up
+//!      ^                      |                       |                  |
+//!      +---- backoff ---------+---- dial_timeout -----+                  |
+//!      +---- uniform on [0, 1 s] when it lived ≥ STABLE_AFTER, else backoff
+//! ```
+//!
+//! Waits follow R-17: 5, 10, 20, 40, 60 s. A success alone does not reset them:
+//! a peer that accepts and dies at once would be redialled for ever (case B06).
+//! Only a session that lived [`STABLE_AFTER`] is a success (case B07). After one,
+//! the first redial is spread over a second, so that the clients of a restarted
+//! provider do not return as a herd. A fast refusal waits like a slow one.
+
+use std::time::{Duration, Instant};
+
+use rand::RngExt as _;
+use rand::rngs::SmallRng;
+
+use crate::config::ClientConfig;
+use crate::health::Backoff;
+
+/// A session that lived this long proves that the provider works.
+pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
+/// The first redial after a stable session comes within this time.
+const FIRST_REDIAL_SPREAD: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Waiting { until: Instant },
+    Dialing { deadline: Instant },
+    Greeting { deadline: Instant },
+    Up { since: Instant },
+}
+
+#[derive(Debug)]
+pub(super) struct Dial {
+    state: State,
+    backoff: Backoff,
+    dial_timeout: Duration,
+    attempt: u64,
+}
+
+impl Dial {
+    pub(super) fn new(config: &ClientConfig, now: Instant) -> Self {
+        Self {
+            state: State::Waiting { until: now },
+            backoff: Backoff::new(config.reconnect_base, config.reconnect_max, 0.75, 1.25),
+            dial_timeout: config.dial_timeout,
+            attempt: 0,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Dials so far; the number of the current one.
+    pub(super) fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    /// Failed dials in a row.
+    pub(super) fn failures(&self) -> u32 {
+        self.backoff.failures()
+    }
+
+    /// Starts a dial when it is due; whether one was started.
+    pub(super) fn start_if_due(&mut self, now: Instant) -> bool {
+        let State::Waiting { until } = self.state else {
+            return false;
+        };
+        if now < until {
+            return false;
+        }
+        self.attempt += 1;
+        self.state = State::Dialing {
+            deadline: now + self.dial_timeout,
+        };
+        true
+    }
+
+    /// The connection stands; the deadline stays that of the whole dial.
+    pub(super) fn on_connected(&mut self) {
+        if let State::Dialing { deadline } = self.state {
+            self.state = State::Greeting { deadline };
+        }
+    }
+
+    pub(super) fn on_welcome(&mut self, now: Instant) {
+        self.state = State::Up { since: now };
+    }
+
+    /// The dial failed or the session ended; the wait until the next dial.
+    pub(super) fn on_ended(&mut self, rng: &mut SmallRng, now: Instant) -> Duration {
+        let stable = match self.state {
+            State::Up { since } => now.saturating_duration_since(since) >= STABLE_AFTER,
+            State::Waiting { .. } | State::Dialing { .. } | State::Greeting { .. } => false,
+        };
+        let wait = if stable {
+            self.backoff.succeeded();
+            FIRST_REDIAL_SPREAD.mul_f64(rng.random::<f64>())
+        } else {
+            self.backoff.failed(rng)
+        };
+        self.state = State::Waiting { until: now + wait };
+        wait
+    }
+
+    /// When this state ends by itself, and what that is called.
+    pub(super) fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
+        match self.state {
+            State::Waiting { until } => Some((until, "dial")),
+            State::Dialing { deadline } | State::Greeting { deadline } => {
+                Some((deadline, "dial timeout"))
+            }
+            State::Up { .. } => None,
+        }
+    }
+
+    /// Whether the dial took too long.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        match self.state {
+            State::Dialing { deadline } | State::Greeting { deadline } => now >= deadline,
+            State::Waiting { .. } | State::Up { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng as _;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn setup(now: Instant) -> (Dial, SmallRng) {
+        (
+            Dial::new(&ClientConfig::default(), now),
+            SmallRng::seed_from_u64(3),
+        )
+    }
+
+    #[test]
+    fn a_refusal_at_once_waits_as_long_as_a_timeout() {
+        // R-17
+        let t0 = Instant::now();
+        let (mut dial, mut rng) = setup(t0);
+        assert!(dial.start_if_due(t0));
+        let wait = dial.on_ended(&mut rng, t0);
+        assert!(wait >= S * 15 / 4 && wait <= S * 25 / 4, "{wait:?}");
+        assert!(!dial.start_if_due(t0 + wait - Duration::from_nanos(1)));
+        assert!(dial.start_if_due(t0 + wait));
+    }
+
+    #[test]
+    fn a_peer_that_accepts_and_dies_is_dialled_ever_more_rarely() {
+        // case B06
+        let mut now = Instant::now();
+        let (mut dial, mut rng) = setup(now);
+        let mut wait = Duration::ZERO;
+        for _ in 0..1_000 {
+            now += wait;
+            assert!(dial.start_if_due(now));
+            dial.on_connected();
+            dial.on_welcome(now);
+            now += Duration::from_millis(1);
+            wait = dial.on_ended(&mut rng, now);
+        }
+        assert!(wait >= 45 * S && wait <= 60 * S, "{wait:?}");
+    }
+
+    #[test]
+    fn a_session_is_stable_from_five_seconds_on() {
+        // case B07
+        let t0 = Instant::now();
+        for (life, stable) in [
+            (STABLE_AFTER, true),
+            (STABLE_AFTER - Duration::from_nanos(1), false),
+        ] {
+            let (mut dial, mut rng) = setup(t0);
+            for _ in 0..5 {
+                dial.on_ended(&mut rng, t0);
+            }
+            dial.on_welcome(t0);
+            let wait = dial.on_ended(&mut rng, t0 + life);
+            assert_eq!(wait <= S, stable, "{wait:?}");
+            assert_eq!(dial.failures() == 0, stable);
+        }
+    }
+
+    #[test]
+    fn the_deadline_covers_dial_and_greeting_together() {
+        let t0 = Instant::now();
+        let (mut dial, _) = setup(t0);
+        assert!(dial.start_if_due(t0));
+        dial.on_connected();
+        let deadline = t0 + 15 * S;
+        assert_eq!(dial.poll_timeout(), Some((deadline, "dial timeout")));
+        assert!(!dial.is_overdue(deadline - Duration::from_nanos(1)));
+        assert!(dial.is_overdue(deadline));
+    }
+}

@@ -1,0 +1,107 @@
+//! What the QUIC connection beneath can take at the moment.
+//!
+//! quinn keeps an own queue of datagrams. Whatever stands in it is out of our
+//! hands: it cannot be reordered, cancelled or aged, and every packet behind it
+//! waits. So little is handed over at a time, at most what leaves within
+//! [`HAND_OVER_TIME`], two datagrams at least and [`HAND_OVER_BYTES_MAX`] at most
+//! (DESIGN §4). What the driver saw last is the whole state; each datagram handed
+//! over shrinks it until the driver looks again.
+
+use std::time::Duration;
+
+/// The time's worth of sending that may stand in the carrier's queue.
+///
+/// 2 ms: longer than a wake-up of the driver, far shorter than anyone notices.
+pub const HAND_OVER_TIME: Duration = Duration::from_millis(2);
+
+/// Most bytes in the carrier's queue, however fast the path is.
+///
+/// 64 KiB: two of quinn's segmentation batches of 10 datagrams and some; a
+/// third batch brought no more throughput over a local link.
+pub const HAND_OVER_BYTES_MAX: usize = 64 * 1024;
+
+/// What the driver reads off the QUIC connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CarrierFacts {
+    /// Largest datagram the path carries, in bytes.
+    pub datagram_len_max: usize,
+    /// Bytes handed over and not yet sent.
+    pub backlog_bytes: usize,
+    /// The congestion window, in bytes.
+    pub cwnd_bytes: u64,
+    /// The smoothed round-trip time.
+    pub rtt: Duration,
+}
+
+/// The carrier as last seen, less what was handed over since.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Carrier {
+    datagram_len_max: usize,
+    space_bytes: usize,
+}
+
+impl Carrier {
+    pub(crate) fn update(&mut self, facts: CarrierFacts) {
+        self.datagram_len_max = facts.datagram_len_max;
+        self.space_bytes = hand_over_bytes(&facts).saturating_sub(facts.backlog_bytes);
+    }
+
+    /// Largest datagram the path carries; 0 before the first facts.
+    pub(crate) fn datagram_len_max(&self) -> usize {
+        self.datagram_len_max
+    }
+
+    /// Whether one more full datagram may be handed over.
+    pub(crate) fn has_space(&self) -> bool {
+        self.datagram_len_max > 0 && self.space_bytes >= self.datagram_len_max
+    }
+
+    pub(crate) fn handed_over(&mut self, len_bytes: usize) {
+        self.space_bytes = self.space_bytes.saturating_sub(len_bytes);
+    }
+}
+
+fn hand_over_bytes(facts: &CarrierFacts) -> usize {
+    let rtt_ns = facts.rtt.as_nanos().max(1);
+    let timed = u128::from(facts.cwnd_bytes) * HAND_OVER_TIME.as_nanos() / rtt_ns;
+    let timed = usize::try_from(timed).unwrap_or(usize::MAX);
+    timed
+        .min(HAND_OVER_BYTES_MAX)
+        .max(2 * facts.datagram_len_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(cwnd_bytes: u64, rtt_ms: u64, backlog_bytes: usize) -> CarrierFacts {
+        CarrierFacts {
+            datagram_len_max: 1_400,
+            backlog_bytes,
+            cwnd_bytes,
+            rtt: Duration::from_millis(rtt_ms),
+        }
+    }
+
+    #[test]
+    fn a_slow_path_takes_two_datagrams_and_a_fast_one_the_maximum() {
+        assert_eq!(hand_over_bytes(&facts(12_000, 50, 0)), 2_800);
+        assert_eq!(hand_over_bytes(&facts(500_000, 50, 0)), 20_000);
+        assert_eq!(hand_over_bytes(&facts(u64::MAX, 0, 0)), HAND_OVER_BYTES_MAX);
+    }
+
+    #[test]
+    fn space_ends_exactly_where_one_more_datagram_would_pass_the_limit() {
+        let mut carrier = Carrier::default();
+        assert!(!carrier.has_space(), "nothing is known yet");
+        carrier.update(facts(12_000, 50, 1_400));
+        assert!(carrier.has_space());
+        carrier.update(facts(12_000, 50, 1_401));
+        assert!(!carrier.has_space());
+        carrier.update(facts(12_000, 50, 0));
+        carrier.handed_over(1_400);
+        assert!(carrier.has_space());
+        carrier.handed_over(1_400);
+        assert!(!carrier.has_space());
+    }
+}

@@ -1,0 +1,229 @@
+//! PING and PONG: is the other end there, how far is it, keep the way open.
+//!
+//! The client keeps the address mappings of routers on the way alive: when it
+//! has sent nothing for `keepalive_interval`, it sends a PING. A provider never
+//! starts one on an idle path, so that a sleeping phone stays asleep. At most
+//! one PING of ours is outstanding; its answer is known by the nonce, and an
+//! answer to nothing is ignored. A peer that floods PINGs breaks the protocol.
+//!
+//! ```text
+//! client   idle --keepalive_interval without sending--> PING due --sent--> waiting --PONG--> idle
+//!                                                        ^-- asked for (session just up)
+//! ```
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use quell_wire::registry::ErrorCode;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::bucket::TokenBucket;
+use crate::config::PathConfig;
+
+/// Which end of a path this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Has the user's packets; keeps the path alive.
+    Client,
+    /// The exit; answers.
+    Provider,
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    nonce: u64,
+    sent_at: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    keepalive_interval: Option<Duration>,
+    last_sent: Instant,
+    wanted: bool,
+    outstanding: Option<Outstanding>,
+    owed: VecDeque<u64>,
+    allowance: TokenBucket,
+    rtt: Option<Duration>,
+    rng: SmallRng,
+    pings_sent: u64,
+}
+
+impl Liveness {
+    pub(crate) fn new(config: &PathConfig, role: Role, seed: u64, now: Instant) -> Self {
+        Self {
+            keepalive_interval: (role == Role::Client).then_some(config.keepalive_interval),
+            last_sent: now,
+            wanted: false,
+            outstanding: None,
+            owed: VecDeque::new(),
+            allowance: TokenBucket::new(config.pings_per_s_max, config.ping_burst_max),
+            rtt: None,
+            rng: SmallRng::seed_from_u64(seed),
+            pings_sent: 0,
+        }
+    }
+
+    /// Asks for a PING at the next opportunity.
+    pub(crate) fn want_ping(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Owes an answer to `nonce`.
+    ///
+    /// The debt is bounded by the allowance's burst: what the allowance lets
+    /// through faster than the carrier takes it would pile up otherwise.
+    pub(crate) fn handle_ping(
+        &mut self,
+        nonce: u64,
+        owed_max: usize,
+        now: Instant,
+    ) -> Result<(), ErrorCode> {
+        if !self.allowance.take(now) {
+            return Err(ErrorCode::PingFlood);
+        }
+        if self.owed.len() >= owed_max {
+            self.owed.pop_front();
+        }
+        self.owed.push_back(nonce);
+        Ok(())
+    }
+
+    pub(crate) fn handle_pong(&mut self, nonce: u64, now: Instant) {
+        if self
+            .outstanding
+            .as_ref()
+            .is_none_or(|ping| ping.nonce != nonce)
+        {
+            return;
+        }
+        if let Some(ping) = self.outstanding.take() {
+            self.rtt = Some(now.saturating_duration_since(ping.sent_at));
+        }
+    }
+
+    /// The next answer to send.
+    pub(crate) fn poll_pong(&mut self) -> Option<u64> {
+        self.owed.pop_front()
+    }
+
+    /// The nonce of a PING that is due, which counts as sent by this call.
+    pub(crate) fn poll_ping(&mut self, now: Instant) -> Option<u64> {
+        self.handle_timeout(now);
+        if !self.wanted {
+            return None;
+        }
+        self.wanted = false;
+        let nonce = self.rng.random();
+        self.outstanding = Some(Outstanding {
+            nonce,
+            sent_at: now,
+        });
+        self.pings_sent += 1;
+        Some(nonce)
+    }
+
+    /// Whether anything waits to be sent.
+    pub(crate) fn has_output(&self) -> bool {
+        self.wanted || !self.owed.is_empty()
+    }
+
+    /// A datagram left for the carrier: mappings on the way are fresh.
+    pub(crate) fn on_sent(&mut self, now: Instant) {
+        self.last_sent = now;
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.wanted {
+            return None;
+        }
+        self.last_sent.checked_add(self.keepalive_interval?)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|due| due <= now) {
+            self.wanted = true;
+        }
+    }
+
+    /// The last round trip that a PING measured.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    pub(crate) fn pings_sent(&self) -> u64 {
+        self.pings_sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn client(now: Instant) -> Liveness {
+        Liveness::new(&PathConfig::default(), Role::Client, 1, now)
+    }
+
+    #[test]
+    fn a_silent_client_pings_exactly_at_its_interval_and_once() {
+        let t0 = Instant::now();
+        let mut client = client(t0);
+        let due = t0 + Duration::from_secs(20);
+        assert_eq!(client.poll_timeout(), Some(due));
+        assert_eq!(client.poll_ping(due - Duration::from_nanos(1)), None);
+        let nonce = client.poll_ping(due).unwrap();
+        client.on_sent(due);
+        assert_eq!(client.poll_ping(due), None);
+        client.handle_pong(nonce, due + Duration::from_millis(40));
+        assert_eq!(client.rtt(), Some(Duration::from_millis(40)));
+    }
+
+    #[test]
+    fn sending_postpones_the_keepalive_and_a_provider_has_none() {
+        let t0 = Instant::now();
+        let mut client = client(t0);
+        client.on_sent(t0 + Duration::from_secs(19));
+        assert_eq!(client.poll_timeout(), Some(t0 + Duration::from_secs(39)));
+        let provider = Liveness::new(&PathConfig::default(), Role::Provider, 1, t0);
+        assert_eq!(provider.poll_timeout(), None);
+    }
+
+    #[test]
+    fn an_answer_to_nothing_is_ignored() {
+        let t0 = Instant::now();
+        let mut client = client(t0);
+        client.want_ping();
+        let nonce = client.poll_ping(t0).unwrap();
+        client.handle_pong(nonce ^ 1, t0);
+        assert_eq!(client.rtt(), None);
+        client.handle_pong(nonce, t0 + Duration::from_millis(3));
+        client.handle_pong(nonce, t0 + Duration::from_secs(9));
+        assert_eq!(client.rtt(), Some(Duration::from_millis(3)));
+    }
+
+    #[test]
+    fn a_hundred_pings_at_once_pass_and_one_more_is_a_flood() {
+        let t0 = Instant::now();
+        let mut provider = Liveness::new(&PathConfig::default(), Role::Provider, 1, t0);
+        for nonce in 0..100 {
+            provider.handle_ping(nonce, 100, t0).unwrap();
+        }
+        assert_eq!(
+            provider.handle_ping(100, 100, t0),
+            Err(ErrorCode::PingFlood)
+        );
+        assert_eq!(std::iter::from_fn(|| provider.poll_pong()).count(), 100);
+    }
+
+    #[test]
+    fn answers_owed_are_bounded_and_the_oldest_is_forgotten() {
+        let t0 = Instant::now();
+        let mut provider = Liveness::new(&PathConfig::default(), Role::Provider, 1, t0);
+        for nonce in 0..4 {
+            provider.handle_ping(nonce, 3, t0).unwrap();
+        }
+        let owed: Vec<_> = std::iter::from_fn(|| provider.poll_pong()).collect();
+        assert_eq!(owed, [1, 2, 3]);
+    }
+}

@@ -1,0 +1,512 @@
+//! One client–provider session as its packets see it.
+//!
+//! ```text
+//! handle_packet   → queue ─┬ fits ───────────────→ DGRAM ─┐
+//!                          └ larger, ≤ 1,280 B → PACKs ───┼→ poll_datagram → QUIC
+//!                                        PING, PONG ──────┘
+//! handle_datagram → frames → whole packets → poll_received → (owner's guard) → device
+//! ```
+//!
+//! Invariants:
+//! - Everything handed to [`Path::handle_packet`] is sent, queued, or dropped
+//!   with a reason: [`Counters::accepted`] = `sent` + `dropped` + `in_flight`.
+//! - A datagram is built only when the carrier has room for it, so nothing waits
+//!   where it can no longer be aged or reordered.
+//! - No frame of the peer allocates more than the datagram it came in, except
+//!   fragments, which have their own bound.
+//!
+//! A packet too large for the path is answered where it came from: the sender is
+//! told the size that fits (RFC 1191, RFC 8201), or, where IPv4 allows it, the
+//! packet is fragmented.
+
+pub mod carrier;
+mod fragment;
+mod liveness;
+mod oversize;
+mod queue;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use quell_packet::mss;
+use quell_wire::frame::{self, Frame, Frames, Lane, LaneProbes, Pack, Ping, Pong};
+use quell_wire::registry::ErrorCode;
+use serde::Serialize;
+
+use carrier::Carrier;
+pub use carrier::CarrierFacts;
+pub use fragment::{ALWAYS_CARRIED_LEN, FRAGMENTS_MAX};
+use fragment::{Fragmenter, Piece, Reassembly};
+use liveness::Liveness;
+pub use liveness::Role;
+use oversize::IcmpErrors;
+use queue::DgramQueue;
+
+use crate::config::PathConfig;
+use crate::drops::{DropReason, Drops};
+
+/// Datagrams are cut out of buffers of this size: one allocation for some 45 of
+/// them, released when the last has left quinn.
+const SLAB_LEN: usize = 64 * 1024;
+
+/// A breach of the protocol by the peer: the connection must be closed with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// What the peer is told.
+    pub code: ErrorCode,
+    /// What a person reads, at both ends.
+    pub words: String,
+}
+
+/// What happened to packets, from this end's view. All values only grow, but for
+/// the `in_flight` ones, which are what is there at the moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Packets handed in to be carried.
+    pub accepted: u64,
+    /// Packets handed to QUIC, whole or in pieces.
+    pub sent: u64,
+    /// Packets waiting.
+    pub in_flight: u64,
+    /// Bytes of the packets sent.
+    pub sent_bytes: u64,
+    /// Packets that came whole out of the path.
+    pub received: u64,
+    /// Bytes of the packets received.
+    pub received_bytes: u64,
+    /// Pieces sent.
+    pub pieces_sent: u64,
+    /// Pieces received.
+    pub pieces_received: u64,
+    /// Pieces that became part of a whole packet.
+    pub pieces_used: u64,
+    /// Pieces waiting for the others.
+    pub pieces_in_flight: u64,
+    /// Datagrams handed to QUIC.
+    pub datagrams_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// ICMP errors made here for senders of packets too large.
+    pub icmp_made: u64,
+    /// PINGs sent.
+    pub pings_sent: u64,
+}
+
+/// The packets of one session.
+#[derive(Debug)]
+pub struct Path {
+    config: PathConfig,
+    mtu_max: u16,
+    carrier: Carrier,
+    queue: DgramQueue,
+    fragmenter: Fragmenter,
+    pieces: VecDeque<Piece>,
+    reassembly: Reassembly,
+    liveness: Liveness,
+    icmp: IcmpErrors,
+    received: VecDeque<Bytes>,
+    slab: BytesMut,
+    counters: Counters,
+    drops: Drops,
+    piece_drops: Drops,
+    now: Instant,
+}
+
+impl Path {
+    /// A path whose local device takes packets of up to `mtu_max` bytes.
+    ///
+    /// `seed` feeds the nonces of PINGs. Nothing is sent before the first
+    /// [`Path::on_carrier`].
+    pub fn new(config: PathConfig, role: Role, mtu_max: u16, seed: u64, now: Instant) -> Self {
+        Self {
+            queue: DgramQueue::new(config.dgram_queue_bytes_max, config.dgram_age_max),
+            reassembly: Reassembly::new(config.reassembly_bytes_max, config.reassembly_age_max),
+            liveness: Liveness::new(&config, role, seed, now),
+            config,
+            mtu_max,
+            carrier: Carrier::default(),
+            fragmenter: Fragmenter::default(),
+            pieces: VecDeque::new(),
+            icmp: IcmpErrors::default(),
+            received: VecDeque::new(),
+            slab: BytesMut::new(),
+            counters: Counters::default(),
+            drops: Drops::default(),
+            piece_drops: Drops::default(),
+            now,
+        }
+    }
+
+    /// The largest inner packet that crosses whole, or [`ALWAYS_CARRIED_LEN`]
+    /// where that is more, in bytes; never more than the device takes.
+    pub fn inner_mtu(&self) -> u16 {
+        let whole = dgram_payload_len_max(self.carrier.datagram_len_max());
+        let carried = whole.max(ALWAYS_CARRIED_LEN);
+        u16::try_from(carried).unwrap_or(u16::MAX).min(self.mtu_max)
+    }
+
+    /// The address that ICMP errors of this end come from, one for each family.
+    pub fn set_icmp_source(&mut self, source: IpAddr) {
+        self.icmp.set_source(source);
+    }
+
+    /// Measures the path with a PING as soon as there is room.
+    pub fn want_ping(&mut self) {
+        self.liveness.want_ping();
+    }
+
+    /// What the QUIC connection can take.
+    pub fn on_carrier(&mut self, facts: CarrierFacts) {
+        self.carrier.update(facts);
+    }
+
+    /// Whether a packet of `len_bytes` would be dropped because the queue is full.
+    pub fn is_full_for(&self, len_bytes: usize) -> bool {
+        self.queue.is_full_for(len_bytes)
+    }
+
+    /// Takes a packet of the local device. Every outcome is counted.
+    pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
+        self.now = now;
+        self.counters.accepted += 1;
+        if packet.len() > usize::from(self.inner_mtu()) {
+            self.handle_oversize(&packet, now);
+        } else {
+            self.enqueue(packet, now);
+        }
+    }
+
+    fn enqueue(&mut self, packet: Bytes, now: Instant) {
+        if self.queue.push(packet, now).is_err() {
+            self.drops.count(DropReason::QueueFull);
+        }
+    }
+
+    /// Takes a datagram of the peer; whole packets wait in [`Path::poll_received`].
+    ///
+    /// # Errors
+    /// The peer broke the protocol. What came before the breach stands.
+    pub fn handle_datagram(&mut self, datagram: &Bytes, now: Instant) -> Result<(), Violation> {
+        self.now = now;
+        self.counters.datagrams_received += 1;
+        for frame in Frames::new(datagram) {
+            let frame = frame.map_err(|error| Violation {
+                code: error.code(),
+                words: error.to_string(),
+            })?;
+            self.handle_frame(datagram, frame, now)?;
+        }
+        Ok(())
+    }
+
+    fn handle_frame(
+        &mut self,
+        datagram: &Bytes,
+        frame: Frame<'_>,
+        now: Instant,
+    ) -> Result<(), Violation> {
+        match frame {
+            Frame::Dgram(packet) => self.receive(datagram.slice_ref(packet)),
+            Frame::Pack(pack) => return self.handle_pack(datagram, &pack, now),
+            Frame::Ping(ping) => {
+                let owed_max = self.config.ping_burst_max as usize;
+                let taken = self.liveness.handle_ping(ping.nonce, owed_max, now);
+                return taken.map_err(|code| Violation {
+                    code,
+                    words: format!("more than {} PINGs a second", self.config.pings_per_s_max),
+                });
+            }
+            Frame::Pong(pong) => self.liveness.handle_pong(pong.nonce, now),
+            Frame::Ack(_) => {
+                return Err(violation(
+                    ErrorCode::AckedUnsent,
+                    "nothing was sent that is acknowledged",
+                ));
+            }
+            Frame::Skip(_) => {
+                return Err(violation(
+                    ErrorCode::WrongState,
+                    "SKIP on a lane that was not opened",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_pack(
+        &mut self,
+        datagram: &Bytes,
+        pack: &Pack<'_>,
+        now: Instant,
+    ) -> Result<(), Violation> {
+        if pack.lane != Lane::FLOW || !pack.flags.unordered {
+            return Err(violation(
+                ErrorCode::WrongState,
+                "PACK on a lane that was not opened",
+            ));
+        }
+        self.counters.pieces_received += 1;
+        match self
+            .reassembly
+            .insert(pack, datagram.slice_ref(pack.data), now)
+        {
+            Ok(Some(complete)) => {
+                self.counters.pieces_used += complete.pieces;
+                self.receive(complete.packet);
+            }
+            Ok(None) => {}
+            Err(reason) => self.piece_drops.count(reason),
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, packet: Bytes) {
+        self.counters.received += 1;
+        self.counters.received_bytes += packet.len() as u64;
+        self.received.push_back(packet);
+    }
+
+    /// The next packet that came out of the path, for the owner to judge.
+    pub fn poll_received(&mut self) -> Option<Bytes> {
+        self.received.pop_front()
+    }
+
+    /// The next ICMP error for the local device.
+    pub fn poll_icmp(&mut self) -> Option<Bytes> {
+        self.icmp.poll()
+    }
+
+    /// Lowers the MSS of a TCP SYN on its way to the local device, so that the
+    /// answering side sends what this path carries whole.
+    ///
+    /// Received packets share their datagram's buffer; only a SYN is copied.
+    pub fn clamp_mss(&self, packet: Bytes) -> Bytes {
+        let mtu = self.inner_mtu();
+        if !mss::wants_clamp(&packet, mtu) {
+            return packet;
+        }
+        let mut copy = BytesMut::from(packet.as_ref());
+        mss::clamp(&mut copy, mtu);
+        copy.freeze()
+    }
+
+    /// The next datagram to hand to QUIC, while the carrier has room.
+    pub fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
+        self.now = now;
+        self.drop_aged(now);
+        if !self.carrier.has_space() || !self.has_output() {
+            return None;
+        }
+        let limit = self.carrier.datagram_len_max();
+        self.slab.reserve_datagram(limit);
+        self.write_liveness(limit, now);
+        if self.pieces.is_empty() {
+            self.write_packets(limit, now);
+        }
+        if !self.pieces.is_empty() {
+            self.write_pieces(limit);
+        }
+        if self.slab.is_empty() {
+            return None;
+        }
+        let datagram = self.slab.split().freeze();
+        self.carrier.handed_over(datagram.len());
+        self.counters.datagrams_sent += 1;
+        self.liveness.on_sent(now);
+        Some(datagram)
+    }
+
+    fn has_output(&self) -> bool {
+        self.liveness.has_output() || !self.pieces.is_empty() || !self.queue.is_empty()
+    }
+
+    fn write_liveness(&mut self, limit: usize, now: Instant) {
+        if let Some(nonce) = self.liveness.poll_ping(now) {
+            Ping {
+                nonce,
+                lanes: LaneProbes::new(),
+            }
+            .write(&mut self.slab);
+        }
+        while self.slab.len() + Pong::ENCODED_LEN <= limit {
+            let Some(nonce) = self.liveness.poll_pong() else {
+                return;
+            };
+            Pong { nonce }.write(&mut self.slab);
+        }
+    }
+
+    /// Writes whole packets while they fit. A head that fits no datagram at all
+    /// is cut into pieces, or told that it is too big.
+    fn write_packets(&mut self, limit: usize, now: Instant) {
+        while let Some(len) = self.queue.head_len() {
+            let frame_len = frame::dgram_len(len);
+            if frame_len > limit {
+                self.take_oversize_head(limit, now);
+                if !self.pieces.is_empty() {
+                    return;
+                }
+                continue;
+            }
+            if self.slab.len() + frame_len > limit {
+                return;
+            }
+            if let Some(packet) = self.queue.pop() {
+                frame::write_dgram(&mut self.slab, &packet);
+                self.count_sent(packet.len());
+            }
+        }
+    }
+
+    fn take_oversize_head(&mut self, limit: usize, now: Instant) {
+        let Some(packet) = self.queue.pop() else {
+            return;
+        };
+        if packet.len() > ALWAYS_CARRIED_LEN {
+            self.handle_oversize(&packet, now);
+            return;
+        }
+        match self.fragmenter.cut(&packet, limit) {
+            Some(pieces) => self.pieces = pieces,
+            None => self.drops.count(DropReason::TooBig),
+        }
+    }
+
+    fn write_pieces(&mut self, limit: usize) {
+        let Some(piece) = self.pieces.front() else {
+            return;
+        };
+        let frame = piece.frame();
+        if frame.encoded_len() > limit {
+            // The path shrank between two pieces: the packet is lost as a whole.
+            self.pieces.clear();
+            self.drops.count(DropReason::TooBig);
+            return;
+        }
+        if self.slab.len() + frame.encoded_len() > limit {
+            return;
+        }
+        frame.write(&mut self.slab);
+        self.counters.pieces_sent += 1;
+        let len = piece.data.len();
+        self.counters.sent_bytes += len as u64;
+        self.pieces.pop_front();
+        if self.pieces.is_empty() {
+            self.counters.sent += 1;
+        }
+    }
+
+    fn count_sent(&mut self, len: usize) {
+        self.counters.sent += 1;
+        self.counters.sent_bytes += len as u64;
+    }
+
+    fn drop_aged(&mut self, now: Instant) {
+        while self.queue.pop_aged(now).is_some() {
+            self.drops.count(DropReason::Aged);
+        }
+        let expired = self.reassembly.expire(now);
+        self.piece_drops.add(DropReason::FragmentTimeout, expired);
+    }
+
+    /// When to call [`Path::handle_timeout`], and why.
+    pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
+        if !self.received.is_empty() || self.icmp.has_output() {
+            return Some((self.now, "output"));
+        }
+        if self.has_output() && self.carrier.has_space() {
+            return Some((self.now, "datagram"));
+        }
+        let timers = [
+            (self.queue.aged_at(), "age limit"),
+            (self.reassembly.poll_timeout(), "reassembly"),
+            (self.liveness.poll_timeout(), "keepalive"),
+        ];
+        let due = |(at, why): (Option<Instant>, &'static str)| at.map(|at| (at, why));
+        timers.into_iter().filter_map(due).min_by_key(|(at, _)| *at)
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.drop_aged(now);
+        self.liveness.handle_timeout(now);
+    }
+
+    /// Drops what waits: the session is over.
+    pub fn close(&mut self) {
+        self.drops.add(DropReason::PathClosed, self.in_flight());
+        while self.queue.pop().is_some() {}
+        self.pieces.clear();
+        let pieces = self.reassembly.len() as u64;
+        self.piece_drops.add(DropReason::PathClosed, pieces);
+        self.reassembly = Reassembly::new(
+            self.config.reassembly_bytes_max,
+            self.config.reassembly_age_max,
+        );
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.queue.len() as u64 + u64::from(!self.pieces.is_empty())
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            in_flight: self.in_flight(),
+            pieces_in_flight: self.reassembly.len() as u64,
+            pings_sent: self.liveness.pings_sent(),
+            icmp_made: self.icmp.made(),
+            ..self.counters
+        }
+    }
+
+    /// Packets of the local device that were not carried.
+    pub fn drops(&self) -> Drops {
+        self.drops
+    }
+
+    /// Pieces of the peer's packets that were dropped.
+    pub fn piece_drops(&self) -> Drops {
+        self.piece_drops
+    }
+
+    /// Bytes waiting in the queue.
+    pub fn queued_bytes(&self) -> usize {
+        self.queue.bytes()
+    }
+
+    /// The round trip that the last PING measured.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.liveness.rtt()
+    }
+}
+
+/// Longest packet whose DGRAM takes at most `frame_len` bytes.
+fn dgram_payload_len_max(frame_len: usize) -> usize {
+    let longest = frame_len.saturating_sub(frame::dgram_len(0));
+    let header = frame::dgram_len(longest) - longest;
+    frame_len.saturating_sub(header)
+}
+
+fn violation(code: ErrorCode, words: &str) -> Violation {
+    Violation {
+        code,
+        words: words.to_owned(),
+    }
+}
+
+/// Room for one datagram in the current slab, or a fresh slab.
+trait ReserveDatagram {
+    fn reserve_datagram(&mut self, len: usize);
+}
+
+impl ReserveDatagram for BytesMut {
+    fn reserve_datagram(&mut self, len: usize) {
+        if self.capacity() < len {
+            *self = Self::with_capacity(SLAB_LEN.max(len));
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The exit: who may connect, which address is whose, which packet goes where.
+//!
+//! One [`Provider`] owns all sessions of a process. A session's driver feeds and
+//! drains its own session; what one session's input causes in another (a newer
+//! connection of the same key *fences* the older one, a packet of the world
+//! reaches its client) is announced through [`Provider::poll_ready`].
+//!
+//! Invariants:
+//! - One key has at most one session that is up; the newest wins, so that a
+//!   client that lost its connection never waits for its own ghost.
+//! - A host number is held by a session that is up, and only by one.
+//! - Sessions are bounded by `sessions_max`, greeting ones included.
+
+pub mod addresses;
+mod roster;
+mod session;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Instant;
+
+use bytes::Bytes;
+use quell_packet::IpPacket;
+use quell_wire::control::Hello;
+use quell_wire::key::PublicKey;
+use quell_wire::registry::ErrorCode;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+pub use addresses::AddressPool;
+pub use roster::Roster;
+pub use session::Output;
+use session::{Request, Session};
+
+use crate::config::ProviderConfig;
+use crate::drops::{DropReason, Drops};
+use crate::path::{CarrierFacts, Violation};
+use crate::status::{PathStatus, ProviderStatus, TunnelAddresses};
+
+/// Names a session within its provider; never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(u64);
+
+/// The exit and all its sessions.
+#[derive(Debug)]
+pub struct Provider {
+    config: ProviderConfig,
+    roster: Roster,
+    pool: AddressPool,
+    mtu_max: u16,
+    rng: SmallRng,
+    next_id: u64,
+    sessions: BTreeMap<SessionId, Session>,
+    by_key: HashMap<PublicKey, SessionId>,
+    by_host: HashMap<u32, SessionId>,
+    ready: VecDeque<SessionId>,
+    sessions_total: u64,
+    refused: BTreeMap<&'static str, u64>,
+    tun_packets: u64,
+    tun_drops: Drops,
+    ended_unaccounted: i64,
+}
+
+impl Provider {
+    /// An exit for the clients of `roster`, whose egress takes packets of up to
+    /// `mtu_max` bytes.
+    pub fn new(
+        config: ProviderConfig,
+        roster: Roster,
+        pool: AddressPool,
+        mtu_max: u16,
+        seed: u64,
+    ) -> Self {
+        Self {
+            config,
+            roster,
+            pool,
+            mtu_max,
+            rng: SmallRng::seed_from_u64(seed),
+            next_id: 0,
+            sessions: BTreeMap::new(),
+            by_key: HashMap::new(),
+            by_host: HashMap::new(),
+            ready: VecDeque::new(),
+            sessions_total: 0,
+            refused: BTreeMap::new(),
+            tun_packets: 0,
+            tun_drops: Drops::default(),
+            ended_unaccounted: 0,
+        }
+    }
+
+    /// The provider's own addresses inside the tunnel.
+    pub fn gateway(&self) -> TunnelAddresses {
+        self.pool.gateway()
+    }
+
+    /// A connection whose peer proved to hold `key`.
+    ///
+    /// # Errors
+    /// The connection is to be closed with this.
+    pub fn on_connection(&mut self, key: PublicKey, now: Instant) -> Result<SessionId, Violation> {
+        let Some(client) = self.roster.name_of(&key) else {
+            return Err(self.refuse(
+                ErrorCode::UnknownClient,
+                format!("no client with the key {key} is listed here"),
+            ));
+        };
+        let client = client.to_owned();
+        if self.sessions.len() >= self.config.sessions_max {
+            let words = format!(
+                "{} sessions, the most allowed, are open",
+                self.config.sessions_max
+            );
+            return Err(self.refuse(ErrorCode::TooManySessions, words));
+        }
+        let id = SessionId(self.next_id);
+        self.next_id += 1;
+        let seed = self.rng.random();
+        let session = Session::new(&self.config, key, client, self.mtu_max, seed, now);
+        self.sessions.insert(id, session);
+        Ok(id)
+    }
+
+    fn refuse(&mut self, code: ErrorCode, words: String) -> Violation {
+        self.count_refused(code);
+        Violation { code, words }
+    }
+
+    fn count_refused(&mut self, code: ErrorCode) {
+        let count = self.refused.entry(code.name()).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Bytes of the session's control stream.
+    pub fn handle_control(&mut self, id: SessionId, bytes: &[u8], now: Instant) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        for request in session.handle_control(bytes, now) {
+            match request {
+                Request::Welcome(hello) => self.welcome(id, &hello),
+            }
+        }
+    }
+
+    /// Bytes that cannot be a control message, such as a stream that ends early.
+    pub fn on_control_broken(&mut self, id: SessionId, violation: Violation) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.close(violation);
+        }
+    }
+
+    fn welcome(&mut self, id: SessionId, _hello: &Hello) {
+        let Some(key) = self.sessions.get(&id).map(|session| session.key) else {
+            return;
+        };
+        let Some(host) = self.pool.assign(&key) else {
+            let words = format!("all {} addresses are taken", self.pool.capacity());
+            let refusal = self.refuse(ErrorCode::AddressesExhausted, words);
+            self.close(id, refusal);
+            return;
+        };
+        if let Some(older) = self.by_key.insert(key, id) {
+            self.close(
+                older,
+                Violation {
+                    code: ErrorCode::Fenced,
+                    words: "a newer connection of the same key took over".to_owned(),
+                },
+            );
+            self.ready.push_back(older);
+        }
+        self.by_host.insert(host, id);
+        let addresses = self.pool.addresses(host);
+        let session_id = self.rng.random::<[u8; 16]>();
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.welcome(addresses, session_id, self.mtu_max);
+            self.sessions_total += 1;
+        }
+    }
+
+    fn close(&mut self, id: SessionId, violation: Violation) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.close(violation);
+        }
+    }
+
+    /// Ends every session with `code`: the provider stops.
+    pub fn close_all(&mut self, code: ErrorCode) {
+        let ids: Vec<_> = self.sessions.keys().copied().collect();
+        for id in ids {
+            self.close(
+                id,
+                Violation {
+                    code,
+                    words: code.words().to_owned(),
+                },
+            );
+            self.ready.push_back(id);
+        }
+    }
+
+    /// A QUIC datagram of the session.
+    pub fn handle_datagram(&mut self, id: SessionId, datagram: &Bytes, now: Instant) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.handle_datagram(datagram, now);
+        }
+    }
+
+    /// A packet of the world; the session it belongs to is announced by
+    /// [`Provider::poll_ready`].
+    pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
+        self.tun_packets += 1;
+        match self.session_for(&packet) {
+            Ok(id) => {
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.handle_packet(packet, now);
+                    if self.ready.back() != Some(&id) {
+                        self.ready.push_back(id);
+                    }
+                }
+            }
+            Err(reason) => self.tun_drops.count(reason),
+        }
+    }
+
+    fn session_for(&self, packet: &[u8]) -> Result<SessionId, DropReason> {
+        let view = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
+        let destination = view.destination();
+        if !quell_packet::addr::is_host(destination) {
+            return Err(DropReason::NotUnicast);
+        }
+        let host = self
+            .pool
+            .host_of(destination)
+            .ok_or(DropReason::NoSession)?;
+        self.by_host
+            .get(&host)
+            .copied()
+            .ok_or(DropReason::NoSession)
+    }
+
+    /// What the session's QUIC connection can take.
+    pub fn on_carrier(&mut self, id: SessionId, facts: CarrierFacts) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.path().on_carrier(facts);
+        }
+    }
+
+    /// The session's connection is gone: everything of it is released.
+    pub fn on_closed(&mut self, id: SessionId) {
+        let Some(mut session) = self.sessions.remove(&id) else {
+            return;
+        };
+        session.path().close();
+        let status = PathStatus::of(session.path());
+        self.ended_unaccounted = self.ended_unaccounted.wrapping_add(status.unaccounted);
+        if self.by_key.get(&session.key) != Some(&id) {
+            return;
+        }
+        self.by_key.remove(&session.key);
+        if let Some(host) = self.pool.release(&session.key) {
+            self.by_host.remove(&host);
+        }
+    }
+
+    /// The next thing that the session's driver has to do.
+    pub fn poll_output(&mut self, id: SessionId, now: Instant) -> Option<Output> {
+        let output = self.sessions.get_mut(&id)?.poll_output(now)?;
+        if let Output::Close(violation) = &output {
+            let code = violation.code;
+            self.count_refused(code);
+        }
+        Some(output)
+    }
+
+    /// When to call [`Provider::handle_timeout`] for the session, and why.
+    pub fn poll_timeout(&self, id: SessionId) -> Option<(Instant, &'static str)> {
+        self.sessions.get(&id)?.poll_timeout()
+    }
+
+    /// Does what is due for the session at `now`.
+    pub fn handle_timeout(&mut self, id: SessionId, now: Instant) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.handle_timeout(now);
+        }
+    }
+
+    /// A session that another input than its own gave something to do.
+    pub fn poll_ready(&mut self) -> Option<SessionId> {
+        self.ready.pop_front()
+    }
+
+    /// A snapshot.
+    pub fn status(&self) -> ProviderStatus {
+        let sessions: Vec<_> = self.sessions.values().map(Session::status).collect();
+        let live: i64 = sessions
+            .iter()
+            .map(|session| session.path.unaccounted)
+            .sum();
+        ProviderStatus {
+            sessions,
+            sessions_total: self.sessions_total,
+            refused: self.refused.clone(),
+            tun_packets: self.tun_packets,
+            tun_drops: self.tun_drops,
+            unaccounted: live.wrapping_add(self.ended_unaccounted),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! One client of a provider, from its connection to its end.
+//!
+//! ```text
+//! Greeting --HELLO, version ok, address free--> Up
+//!     |                                          |
+//!     +---- hello_timeout, wrong message --------+--> Closing (the driver closes the connection)
+//! ```
+//!
+//! Only `Up` carries packets. Every packet of the client must come from an
+//! address of this session (RFC 2827): a client that borrows another's address
+//! would be answered in its place (case B78).
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Instant;
+
+use bytes::Bytes;
+use quell_packet::IpPacket;
+use quell_wire::control::{Control, ControlDecoder, Hello, Welcome};
+use quell_wire::frame::Credit;
+use quell_wire::key::PublicKey;
+use quell_wire::registry::{self, ErrorCode};
+
+use crate::config::ProviderConfig;
+use crate::drops::{DropReason, Drops};
+use crate::greeting::encode;
+use crate::path::{Path, Role, Violation};
+use crate::status::{PathStatus, SessionStatus, TunnelAddresses};
+
+/// What the driver of a session has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Write these bytes to the control stream.
+    Control(Bytes),
+    /// Send this QUIC datagram.
+    Datagram(Bytes),
+    /// Hand this packet to the egress.
+    Deliver(Bytes),
+    /// Close the connection with a code and a reason in words.
+    Close(Violation),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Greeting { deadline: Instant },
+    Up { addresses: TunnelAddresses },
+    Closing,
+}
+
+/// What a client asked for, which only the provider as a whole can decide.
+#[derive(Debug)]
+pub(super) enum Request {
+    Welcome(Hello),
+}
+
+/// One client's session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) key: PublicKey,
+    client: String,
+    state: State,
+    decoder: ControlDecoder,
+    path: Path,
+    out: VecDeque<Output>,
+    received_drops: Drops,
+    delivered: u64,
+    now: Instant,
+}
+
+impl Session {
+    pub(super) fn new(
+        config: &ProviderConfig,
+        key: PublicKey,
+        client: String,
+        mtu_max: u16,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        Self {
+            key,
+            client,
+            state: State::Greeting {
+                deadline: now + config.hello_timeout,
+            },
+            decoder: ControlDecoder::new(),
+            path: Path::new(config.path.clone(), Role::Provider, mtu_max, seed, now),
+            out: VecDeque::new(),
+            received_drops: Drops::default(),
+            delivered: 0,
+            now,
+        }
+    }
+
+    pub(super) fn path(&mut self) -> &mut Path {
+        &mut self.path
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    /// Takes bytes of the control stream; requests are for the provider.
+    pub(super) fn handle_control(&mut self, bytes: &[u8], now: Instant) -> Vec<Request> {
+        self.now = now;
+        let mut requests = Vec::new();
+        if self.state == State::Closing {
+            return requests;
+        }
+        self.decoder.push(bytes);
+        loop {
+            match self.decoder.next() {
+                Ok(Some(message)) => match self.handle_message(message) {
+                    Ok(request) => requests.extend(request),
+                    Err(violation) => {
+                        self.close(violation);
+                        return requests;
+                    }
+                },
+                Ok(None) => return requests,
+                Err(error) => {
+                    self.close(Violation {
+                        code: error.code(),
+                        words: error.to_string(),
+                    });
+                    return requests;
+                }
+            }
+        }
+    }
+
+    fn handle_message(&mut self, message: Control) -> Result<Option<Request>, Violation> {
+        match (message, self.state) {
+            (Control::Hello(hello), State::Greeting { .. }) => {
+                if hello.version == registry::VERSION {
+                    return Ok(Some(Request::Welcome(hello)));
+                }
+                let words = format!(
+                    "the client speaks version {}, this provider {}",
+                    hello.version,
+                    registry::VERSION
+                );
+                Err(Violation {
+                    code: ErrorCode::UnsupportedVersion,
+                    words,
+                })
+            }
+            (message, _) => Err(Violation {
+                code: ErrorCode::WrongState,
+                words: format!("{} was not expected here", message.name()),
+            }),
+        }
+    }
+
+    /// The session is accepted with these addresses.
+    pub(super) fn welcome(&mut self, addresses: TunnelAddresses, session_id: [u8; 16], mtu: u16) {
+        self.state = State::Up { addresses };
+        let client = [
+            addresses.ipv4.map(|a| IpAddr::from(a.0)),
+            addresses.ipv6.map(|a| a.0.into()),
+        ];
+        // Errors towards the world must not come from an address of the host
+        // itself: its kernel would drop them as spoofed.
+        client
+            .into_iter()
+            .flatten()
+            .for_each(|source| self.path.set_icmp_source(source));
+        let welcome = Welcome {
+            version: registry::VERSION,
+            features: 0,
+            session_id,
+            ipv4: addresses.ipv4,
+            ipv6: addresses.ipv6,
+            gateway_ipv4: addresses.gateway_ipv4,
+            gateway_ipv6: addresses.gateway_ipv6,
+            mtu,
+            limits: Credit::FIRST,
+        };
+        match encode(&Control::Welcome(welcome)) {
+            Ok(bytes) => self.out.push_back(Output::Control(bytes)),
+            Err(violation) => self.close(violation),
+        }
+    }
+
+    pub(super) fn handle_datagram(&mut self, datagram: &Bytes, now: Instant) {
+        self.now = now;
+        if !self.is_up() {
+            // Datagrams may overtake the WELCOME's stream; none is legal before it.
+            return;
+        }
+        let result = self.path.handle_datagram(datagram, now);
+        self.drain_received();
+        if let Err(violation) = result {
+            self.close(violation);
+        }
+    }
+
+    fn drain_received(&mut self) {
+        while let Some(packet) = self.path.poll_received() {
+            match self.judge(&packet) {
+                Ok(()) => {
+                    self.delivered += 1;
+                    let packet = self.path.clamp_mss(packet);
+                    self.out.push_back(Output::Deliver(packet));
+                }
+                Err(reason) => self.received_drops.count(reason),
+            }
+        }
+    }
+
+    fn judge(&self, packet: &[u8]) -> Result<(), DropReason> {
+        let view = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
+        let State::Up { addresses } = self.state else {
+            return Err(DropReason::PathClosed);
+        };
+        if !addresses.owns(view.source()) {
+            return Err(DropReason::SourceNotAssigned);
+        }
+        if !quell_packet::addr::is_host(view.destination()) {
+            return Err(DropReason::NotUnicast);
+        }
+        Ok(())
+    }
+
+    /// A packet of the world for this client.
+    pub(super) fn handle_packet(&mut self, packet: Bytes, now: Instant) {
+        self.now = now;
+        self.path.handle_packet(packet, now);
+        self.drain_icmp();
+    }
+
+    fn drain_icmp(&mut self) {
+        while let Some(error) = self.path.poll_icmp() {
+            self.out.push_back(Output::Deliver(error));
+        }
+    }
+
+    /// Ends the session; what waits is dropped and counted.
+    pub(super) fn close(&mut self, violation: Violation) {
+        if self.state == State::Closing {
+            return;
+        }
+        self.state = State::Closing;
+        self.path.close();
+        self.out.push_back(Output::Close(violation));
+    }
+
+    pub(super) fn poll_output(&mut self, now: Instant) -> Option<Output> {
+        self.now = now;
+        if let Some(output) = self.out.pop_front() {
+            return Some(output);
+        }
+        if !self.is_up() {
+            return None;
+        }
+        let datagram = self.path.poll_datagram(now);
+        self.drain_icmp();
+        datagram
+            .map(Output::Datagram)
+            .or_else(|| self.out.pop_front())
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
+        if !self.out.is_empty() {
+            return Some((self.now, "output"));
+        }
+        match self.state {
+            State::Greeting { deadline } => Some((deadline, "hello timeout")),
+            State::Up { .. } => self.path.poll_timeout(),
+            State::Closing => None,
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        match self.state {
+            State::Greeting { deadline } if now >= deadline => self.close(Violation {
+                code: ErrorCode::HelloTimeout,
+                words: "no HELLO in time".to_owned(),
+            }),
+            State::Up { .. } => {
+                self.path.handle_timeout(now);
+                self.drain_icmp();
+            }
+            State::Greeting { .. } | State::Closing => {}
+        }
+    }
+
+    pub(super) fn status(&self) -> SessionStatus {
+        let (state, addresses) = match self.state {
+            State::Greeting { .. } => ("greeting", None),
+            State::Up { addresses } => ("up", Some(addresses)),
+            State::Closing => ("closing", None),
+        };
+        SessionStatus {
+            client: self.client.clone(),
+            state,
+            addresses,
+            path: PathStatus::of(&self.path),
+            received_drops: self.received_drops,
+            delivered: self.delivered,
+        }
+    }
+}

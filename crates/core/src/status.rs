@@ -1,0 +1,142 @@
+//! Snapshots for people and programs: what a client or a provider is doing.
+//!
+//! Plain values, made on request, never consulted by a decision. Names here are
+//! the names in `status --json`.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::Serialize;
+
+use crate::drops::Drops;
+use crate::path::{Counters, Path};
+
+/// One path.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PathStatus {
+    /// Largest packet that crosses whole (or 1,280), in bytes.
+    pub inner_mtu: u16,
+    /// Bytes waiting in the queue.
+    pub queued_bytes: usize,
+    /// The last measured round trip, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// What happened to packets.
+    pub counters: Counters,
+    /// Packets not carried, by reason.
+    pub drops: Drops,
+    /// Pieces not used, by reason.
+    pub piece_drops: Drops,
+    /// Accepted packets that are neither sent, nor dropped, nor in flight: 0, or a bug.
+    pub unaccounted: i64,
+}
+
+impl PathStatus {
+    /// A snapshot of `path`.
+    pub fn of(path: &Path) -> Self {
+        let counters = path.counters();
+        let drops = path.drops();
+        Self {
+            inner_mtu: path.inner_mtu(),
+            queued_bytes: path.queued_bytes(),
+            rtt_ms: path.rtt().map(|rtt| rtt.as_secs_f64() * 1e3),
+            unaccounted: unaccounted(&counters, &drops),
+            counters,
+            drops,
+            piece_drops: path.piece_drops(),
+        }
+    }
+}
+
+/// Accepted less sent, dropped and in flight: 0 as long as nothing got lost in our books.
+pub fn unaccounted(counters: &Counters, drops: &Drops) -> i64 {
+    let accounted = counters.sent + drops.total() + counters.in_flight;
+    counters
+        .accepted
+        .cast_signed()
+        .wrapping_sub(accounted.cast_signed())
+}
+
+/// Addresses inside the tunnel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct TunnelAddresses {
+    /// The client's IPv4 address and prefix length.
+    pub ipv4: Option<(Ipv4Addr, u8)>,
+    /// The client's IPv6 address and prefix length.
+    pub ipv6: Option<(Ipv6Addr, u8)>,
+    /// The provider's IPv4 address.
+    pub gateway_ipv4: Option<Ipv4Addr>,
+    /// The provider's IPv6 address.
+    pub gateway_ipv6: Option<Ipv6Addr>,
+}
+
+/// A client.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ClientStatus {
+    /// `dialing`, `greeting`, `up` or `waiting`.
+    pub state: &'static str,
+    /// Why, in words.
+    pub reason: String,
+    /// Milliseconds until the next dial, while waiting.
+    pub next_dial_in_ms: Option<u64>,
+    /// Dials so far.
+    pub dials: u64,
+    /// Sessions that were established so far.
+    pub sessions: u64,
+    /// Addresses of the current session.
+    pub addresses: Option<TunnelAddresses>,
+    /// The current path.
+    pub path: Option<PathStatus>,
+    /// Packets of the TUN handed in since the start, carried or not.
+    pub tun_packets: u64,
+    /// Packets that never reached a path, by reason.
+    pub tun_drops: Drops,
+    /// Packets of the provider that were not handed to the TUN, by reason.
+    pub received_drops: Drops,
+    /// Packets handed to the TUN.
+    pub delivered: u64,
+    /// Over all sessions since the start: see [`PathStatus::unaccounted`].
+    pub unaccounted: i64,
+}
+
+/// One client of a provider.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SessionStatus {
+    /// The client's name in the configuration.
+    pub client: String,
+    /// `greeting` or `up`.
+    pub state: &'static str,
+    /// Its addresses.
+    pub addresses: Option<TunnelAddresses>,
+    /// Its path.
+    pub path: PathStatus,
+    /// Packets of the client that were not handed on, by reason.
+    pub received_drops: Drops,
+    /// Packets handed on.
+    pub delivered: u64,
+}
+
+/// A provider.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ProviderStatus {
+    /// Sessions at the moment.
+    pub sessions: Vec<SessionStatus>,
+    /// Sessions that were established so far.
+    pub sessions_total: u64,
+    /// Connections refused, by the name of the error code.
+    pub refused: std::collections::BTreeMap<&'static str, u64>,
+    /// Packets from the world handed in since the start.
+    pub tun_packets: u64,
+    /// Packets from the world that belonged to no session, by reason.
+    pub tun_drops: Drops,
+    /// Over all sessions since the start: see [`PathStatus::unaccounted`].
+    pub unaccounted: i64,
+}
+
+impl TunnelAddresses {
+    /// Whether `address` is the client's.
+    pub fn owns(&self, address: std::net::IpAddr) -> bool {
+        match address {
+            std::net::IpAddr::V4(address) => self.ipv4.is_some_and(|own| own.0 == address),
+            std::net::IpAddr::V6(address) => self.ipv6.is_some_and(|own| own.0 == address),
+        }
+    }
+}
