@@ -71,3 +71,6 @@ pub fn mark_ce(packet: &mut [u8]) -> bool {
         Ok(Ecn::NotEct) | Err(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
