@@ -2,17 +2,31 @@
 //!
 //! The kernel's answer to an address that is there already is `EEXIST`, also when only its prefix length differs (IPv6)
 //! or when the entry is under way out. So `EEXIST` is success only after a look: the same address with the same length.
+//!
+//! The kernel answers "added" for an IPv6 address before its local route is in: a work queue does that some milliseconds
+//! later, and for an interface that is down only after it was set up. Until then a packet to the own address follows
+//! whatever route there is, and with a default route into the TUN it loops (case B38). So adding an address, and setting
+//! the interface up, both wait until the kernel's route lookup says "local", [`SETTLE_MAX`] at most.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
 use nix::libc::{EADDRNOTAVAIL, EEXIST};
+use rtnetlink::RouteMessageBuilder;
 use rtnetlink::packet_route::address::{
     AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
 };
 
+use rtnetlink::packet_route::link::LinkFlags;
+use rtnetlink::packet_route::route::RouteType;
+
 use super::{Link, Netlink, errno, into_io};
 use crate::error::TunError;
+
+/// How long an IPv6 address may take to become local. It takes milliseconds; a busy machine gets a hundred times that.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 /// One address of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,7 +58,7 @@ pub async fn host_addresses() -> Result<Vec<HostAddress>, TunError> {
 }
 
 impl Link {
-    /// Adds an address. An IPv6 address can be used at once.
+    /// Adds an address. An IPv6 address can be used at once, and is local at once when the interface is up.
     ///
     /// # Errors
     ///
@@ -66,20 +80,24 @@ impl Link {
             header.scope = AddressScope::Host;
         }
         match request.execute().await {
-            Ok(()) => Ok(()),
+            Ok(()) => {}
             Err(error) if errno(&error) == Some(EEXIST) => {
                 let wanted = HostAddress {
                     interface_index: self.index,
                     address,
                     prefix_length,
                 };
-                if self.addresses().await?.contains(&wanted) {
-                    return Ok(());
+                if !self.addresses().await?.contains(&wanted) {
+                    return Err(self.explain(OPERATION, error));
                 }
-                Err(self.explain(OPERATION, error))
             }
-            Err(error) if address.is_ipv6() => Err(self.explain_ipv6(OPERATION, error)),
-            Err(error) => Err(self.explain(OPERATION, error)),
+            Err(error) if address.is_ipv6() => return Err(self.explain_ipv6(OPERATION, error)),
+            Err(error) => return Err(self.explain(OPERATION, error)),
+        }
+        if address.is_ipv6() {
+            self.settle().await
+        } else {
+            Ok(())
         }
     }
 
@@ -116,6 +134,55 @@ impl Link {
         read(&self.netlink, Some(self.index))
             .await
             .map_err(|error| self.explain("read the addresses", error))
+    }
+
+    /// Waits until packets to this interface's IPv6 addresses are delivered locally. Those that the kernel probes for
+    /// duplicates are not ours and are not waited for; an interface that is down settles when it is set up.
+    pub(super) async fn settle(&self) -> Result<(), TunError> {
+        const OPERATION: &str = "wait for the IPv6 address to become local";
+        if !self
+            .read(OPERATION)
+            .await?
+            .header
+            .flags
+            .contains(LinkFlags::Up)
+        {
+            return Ok(());
+        }
+        let failed = |error| self.explain(OPERATION, error);
+        let messages = read_messages(&self.netlink, Some(self.index))
+            .await
+            .map_err(failed)?;
+        let deadline = Instant::now() + SETTLE_MAX;
+        for message in messages {
+            let probed = !message.header.flags.contains(AddressHeaderFlags::Nodad);
+            let Some(HostAddress {
+                address: IpAddr::V6(address),
+                ..
+            }) = parse(&message)
+            else {
+                continue;
+            };
+            while !probed && !self.is_local(address).await {
+                if Instant::now() >= deadline {
+                    return Err(self.error(OPERATION, io::Error::from(io::ErrorKind::TimedOut)));
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel's route lookup delivers locally. "Unreachable" is an answer too: not yet.
+    async fn is_local(&self, address: Ipv6Addr) -> bool {
+        let query = RouteMessageBuilder::<Ipv6Addr>::new()
+            .destination_prefix(address, 128)
+            .build();
+        let mut answers = std::pin::pin!(self.netlink.handle.route().get(query).execute());
+        match answers.try_next().await {
+            Ok(Some(route)) => route.header.kind == RouteType::Local,
+            Ok(None) | Err(_) => false,
+        }
     }
 
     async fn remove_addresses(

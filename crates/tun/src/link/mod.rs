@@ -18,7 +18,8 @@
 //!
 //! # Own addresses never loop (case B38)
 //!
-//! The kernel delivers packets to an interface's own address locally, so they never reach the TUN's file. Packets to
+//! The kernel delivers packets to an interface's own address locally, so they never reach the TUN's file; for IPv6 only
+//! after a while, which [`Link::add_address`] and [`Link::up`] wait for. Packets to
 //! *other* addresses of its prefix do; the core's loop guard knows both from [`host_addresses`].
 //!
 //! A netlink socket belongs to the network namespace of the thread that opens it: [`Link::open`] and [`host_addresses`]
@@ -116,13 +117,14 @@ impl Link {
         mtu.ok_or_else(|| self.error("read the MTU", io::Error::from(io::ErrorKind::InvalidData)))
     }
 
-    /// Sets the interface up.
+    /// Sets the interface up, and waits until packets to its IPv6 addresses are delivered locally.
     ///
     /// # Errors
     ///
     /// [`TunError::NotPermitted`], [`TunError::NoSuchInterface`] when it is gone, else [`TunError::Link`].
     pub async fn up(&self) -> Result<(), TunError> {
-        self.change("set up", self.builder().up()).await
+        self.change("set up", self.builder().up()).await?;
+        self.settle().await
     }
 
     /// Sets the interface down. The kernel removes its routes.
