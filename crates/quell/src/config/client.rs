@@ -1,0 +1,265 @@
+//! The client's file: one provider, one TUN, one private key.
+//!
+//! `private_key_file`, `provider.address` and `provider.public_key` have no
+//! default, everything else does. [`ClientFile::try_new`] checks a file that was
+//! built in code just as [`super::load`] checks one that was read.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quell_core::config::{self, ClientConfig, ConfigError, PathConfig};
+use quell_packet::addr::Prefix;
+use quell_wire::key::PublicKey;
+use serde::Deserialize;
+
+use super::address::ServerAddress;
+use super::common::{ControlSection, LogSection, QuicSettings, default_run_dir, interface_name};
+use super::{RoleFile, text};
+
+/// Most routes of one TUN: far above split-tunnel lists that people write, and
+/// each is a call to the kernel at every start.
+const ROUTES_MAX: usize = 1024;
+
+/// A client's configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientFile {
+    /// Path of the client's private key.
+    ///
+    /// Relative to the configuration file's folder. See [`super::read_private_key`].
+    pub private_key_file: PathBuf,
+    /// The exit.
+    pub provider: ProviderPeer,
+    /// The TUN.
+    #[serde(default)]
+    pub tun: TunSection,
+    /// How packets are carried.
+    #[serde(default)]
+    pub transport: ClientTransport,
+    /// The control socket.
+    #[serde(default)]
+    pub control: ControlSection,
+    /// The log.
+    #[serde(default)]
+    pub log: LogSection,
+    /// Folder of what lives as long as the process: the control socket's default place.
+    ///
+    /// `/run/quell`, where `quell status` looks.
+    #[serde(default = "default_run_dir")]
+    pub run_dir: PathBuf,
+}
+
+/// `[provider]`: the exit that a client dials.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderPeer {
+    /// Where it listens. A name is resolved at each dial.
+    #[serde(deserialize_with = "text::one")]
+    pub address: ServerAddress,
+    /// Who it is: a server with another key is not talked to.
+    #[serde(deserialize_with = "text::one")]
+    pub public_key: PublicKey,
+}
+
+/// `[tun]`: the client's network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TunSection {
+    /// Name of the interface.
+    ///
+    /// `quell0`. 1 to 15 letters, digits, `-`, `_` or `.`.
+    pub name: String,
+    /// Largest MTU the interface gets, in bytes.
+    ///
+    /// 1,420: what most Ethernet paths can carry whole under QUIC; the actual MTU
+    /// follows what the path turns out to carry. Range 1,280 (the least of IPv6,
+    /// RFC 8200 §5) to 9,000.
+    #[serde(deserialize_with = "text::number")]
+    pub mtu_max: u16,
+    /// Destinations that go through the tunnel.
+    ///
+    /// Everything, in both families: a VPN that leaks what was not listed would
+    /// surprise. An empty list leaves routing to somebody else. At most 1,024, no
+    /// duplicates.
+    #[serde(deserialize_with = "text::list")]
+    pub routes: Vec<Prefix>,
+}
+
+impl Default for TunSection {
+    fn default() -> Self {
+        let all = [
+            std::net::Ipv4Addr::UNSPECIFIED.into(),
+            std::net::Ipv6Addr::UNSPECIFIED.into(),
+        ];
+        Self {
+            name: "quell0".into(),
+            mtu_max: 1420,
+            // A length of 0 fits every family.
+            routes: all
+                .into_iter()
+                .filter_map(|any| Prefix::new(any, 0).ok())
+                .collect(),
+        }
+    }
+}
+
+/// `[transport]` of a client.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientTransport {
+    /// See [`PathConfig::keepalive_interval`]. At most half of `idle_timeout`, so
+    /// that one lost keepalive does not end the connection.
+    #[serde(deserialize_with = "text::one")]
+    pub keepalive_interval: Duration,
+    /// See [`PathConfig::dgram_age_max`].
+    #[serde(deserialize_with = "text::one")]
+    pub dgram_age_max: Duration,
+    /// See [`PathConfig::dgram_queue_bytes_max`]. `dgram_queue` in the file.
+    #[serde(rename = "dgram_queue", deserialize_with = "text::size")]
+    pub dgram_queue_bytes_max: usize,
+    /// See [`ClientConfig::dial_timeout`].
+    #[serde(deserialize_with = "text::one")]
+    pub dial_timeout: Duration,
+    /// See [`ClientConfig::reconnect_base`].
+    #[serde(deserialize_with = "text::one")]
+    pub reconnect_base: Duration,
+    /// See [`ClientConfig::reconnect_max`].
+    #[serde(deserialize_with = "text::one")]
+    pub reconnect_max: Duration,
+    /// See [`QuicSettings::idle_timeout`].
+    #[serde(deserialize_with = "text::one")]
+    pub idle_timeout: Duration,
+    /// See [`QuicSettings::socket_buffer_bytes`]. `socket_buffer` in the file.
+    #[serde(rename = "socket_buffer", deserialize_with = "text::size")]
+    pub socket_buffer_bytes: usize,
+    /// See [`QuicSettings::mtu_initial`].
+    #[serde(deserialize_with = "text::number")]
+    pub mtu_initial: u16,
+    /// See [`QuicSettings::mtu_upper`].
+    #[serde(deserialize_with = "text::number")]
+    pub mtu_upper: u16,
+}
+
+impl Default for ClientTransport {
+    fn default() -> Self {
+        let ClientConfig {
+            path,
+            dial_timeout,
+            reconnect_base,
+            reconnect_max,
+        } = ClientConfig::default();
+        let quic = QuicSettings::default();
+        Self {
+            keepalive_interval: path.keepalive_interval,
+            dgram_age_max: path.dgram_age_max,
+            dgram_queue_bytes_max: path.dgram_queue_bytes_max,
+            dial_timeout,
+            reconnect_base,
+            reconnect_max,
+            idle_timeout: quic.idle_timeout,
+            socket_buffer_bytes: quic.socket_buffer_bytes,
+            mtu_initial: quic.mtu_initial,
+            mtu_upper: quic.mtu_upper,
+        }
+    }
+}
+
+impl ClientTransport {
+    /// The core's settings.
+    pub fn core(&self) -> ClientConfig {
+        ClientConfig {
+            path: PathConfig {
+                keepalive_interval: self.keepalive_interval,
+                dgram_age_max: self.dgram_age_max,
+                dgram_queue_bytes_max: self.dgram_queue_bytes_max,
+                ..PathConfig::default()
+            },
+            dial_timeout: self.dial_timeout,
+            reconnect_base: self.reconnect_base,
+            reconnect_max: self.reconnect_max,
+        }
+    }
+
+    /// The settings of QUIC beneath.
+    pub fn quic(&self) -> QuicSettings {
+        QuicSettings {
+            idle_timeout: self.idle_timeout,
+            socket_buffer_bytes: self.socket_buffer_bytes,
+            mtu_initial: self.mtu_initial,
+            mtu_upper: self.mtu_upper,
+        }
+    }
+}
+
+impl ClientFile {
+    /// Checks every value against its range, and those that depend on each other.
+    ///
+    /// # Errors
+    /// The first setting that is not allowed.
+    pub fn try_new(self) -> Result<Self, ConfigError> {
+        interface_name("tun.name", &self.tun.name)?;
+        config::number("tun.mtu_max", self.tun.mtu_max, 1280..=9000)?;
+        check_routes(&self.tun.routes)?;
+        self.transport.core().try_new()?;
+        let quic = self.transport.quic().try_new()?;
+        if self.transport.keepalive_interval > quic.idle_timeout / 2 {
+            return Err(ConfigError::new(
+                "transport.keepalive_interval",
+                format!("{:?}", self.transport.keepalive_interval),
+                format!(
+                    "at most half of transport.idle_timeout ({:?})",
+                    quic.idle_timeout
+                ),
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Where the control socket is: as configured, or `<run_dir>/<tun.name>.sock`.
+    pub fn control_socket(&self) -> PathBuf {
+        self.control.socket_or(&self.run_dir, &self.tun.name)
+    }
+}
+
+impl RoleFile for ClientFile {
+    fn private_key_file(&mut self) -> &mut PathBuf {
+        &mut self.private_key_file
+    }
+
+    fn run_dir(&mut self) -> &mut PathBuf {
+        &mut self.run_dir
+    }
+
+    fn control(&mut self) -> &mut ControlSection {
+        &mut self.control
+    }
+
+    fn log(&mut self) -> &mut LogSection {
+        &mut self.log
+    }
+
+    fn checked(self) -> Result<Self, ConfigError> {
+        self.try_new()
+    }
+}
+
+fn check_routes(routes: &[Prefix]) -> Result<(), ConfigError> {
+    if routes.len() > ROUTES_MAX {
+        let count = format!("{} prefixes", routes.len());
+        let allowed = format!("at most {ROUTES_MAX}");
+        return Err(ConfigError::new("tun.routes", count, allowed));
+    }
+    let mut seen = std::collections::HashSet::new();
+    match routes
+        .iter()
+        .enumerate()
+        .find(|(_, route)| !seen.insert(*route))
+    {
+        None => Ok(()),
+        Some((index, route)) => Err(ConfigError::new(
+            format!("tun.routes[{index}]"),
+            route,
+            "each prefix once",
+        )),
+    }
+}
