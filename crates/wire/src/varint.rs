@@ -6,7 +6,7 @@
 //! *Reading.* RFC 9000 lets a value be written longer than needed, so [`Reader::varint`] takes every length. Frame type
 //! numbers are the exception (RFC 9000 §12.4: as short as possible); [`crate::frame::Frames`] checks that itself.
 //!
-//! *Writing.* [`write`] always takes the shortest form. A value above [`MAX`] is written as [`MAX`]: the counters of a
+//! *Writing.* [`write()`] always takes the shortest form. A value above [`MAX`] is written as [`MAX`]: the counters of a
 //! lane cannot come near it (146 years at 10⁹ a second), and where a bug of ours brings one there, a saturated number
 //! is refused by the peer, whereas a truncated one would be a wrong number that looks right.
 
