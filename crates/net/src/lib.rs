@@ -1,1 +1,26 @@
 //! The driver: quinn, tokio and the TUN threads carry what the core decides.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`engine`] | the tasks that feed and drain the core |
+//! | `pump` | the TUN threads and their channels |
+//! | `carrier` | the seam to QUIC: batches of datagrams |
+//! | `socket` | our UDP socket under quinn: it counts and it forgives |
+//! | `endpoint`, [`transport`] | QUIC's settings |
+//! | [`identity`], `tls` | one Ed25519 key a peer, raw public keys both ways |
+
+mod carrier;
+mod endpoint;
+pub mod engine;
+mod error;
+pub mod identity;
+mod pump;
+mod socket;
+mod tls;
+pub mod transport;
+mod words;
+
+pub use error::NetError;
+pub use pump::DeviceCounters;
+pub use socket::SocketCounters;
+pub use tls::KeyRefused;

@@ -356,6 +356,11 @@ impl Client {
         !self.path.as_ref().is_some_and(full)
     }
 
+    /// Whether something waits for room in the carrier.
+    pub fn is_blocked(&self) -> bool {
+        self.path.as_ref().is_some_and(Path::is_blocked)
+    }
+
     /// A packet of the TUN. Every outcome is counted.
     pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
         self.now = now;

@@ -167,6 +167,11 @@ impl Path {
         self.queue.is_full_for(len_bytes)
     }
 
+    /// Whether something waits for room in the carrier.
+    pub fn is_blocked(&self) -> bool {
+        self.has_output() && !self.carrier.has_space()
+    }
+
     /// Takes a packet of the local device. Every outcome is counted.
     pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
         self.now = now;

@@ -274,6 +274,11 @@ impl Provider {
         Some(output)
     }
 
+    /// Whether something of the session waits for room in its carrier.
+    pub fn is_blocked(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(Session::is_blocked)
+    }
+
     /// When to call [`Provider::handle_timeout`] for the session, and why.
     pub fn poll_timeout(&self, id: SessionId) -> Option<(Instant, &'static str)> {
         self.sessions.get(&id)?.poll_timeout()

@@ -95,6 +95,10 @@ impl Session {
         &mut self.path
     }
 
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_up() && self.path.is_blocked()
+    }
+
     pub(super) fn is_up(&self) -> bool {
         matches!(self.state, State::Up { .. })
     }

@@ -1,0 +1,77 @@
+//! The seam between the engine and QUIC: batches of datagrams in and out.
+//!
+//! Everything that the packet path wants of quinn stands here, so that
+//! quinn-proto or a fork with batch calls can take its place without the engine
+//! noticing. Calls are batch-shaped even where quinn takes one datagram at a
+//! time.
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use quell_core::path::CarrierFacts;
+use quinn::{Connection, ConnectionError, SendDatagramError};
+
+use crate::transport::DATAGRAM_SEND_BYTES;
+
+/// Most datagrams taken at a time: bounds how long the engine looks away from
+/// its other inputs.
+const RECEIVE_BATCH_MAX: usize = 128;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Carrier {
+    connection: Connection,
+}
+
+impl Carrier {
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self { connection }
+    }
+
+    /// What the connection can take; `None` when the peer takes no datagrams.
+    pub(crate) fn facts(&self) -> Option<CarrierFacts> {
+        let datagram_len_max = self.connection.max_datagram_size()?;
+        let space = self.connection.datagram_send_buffer_space();
+        let path = self.connection.stats().path;
+        Some(CarrierFacts {
+            datagram_len_max,
+            backlog_bytes: DATAGRAM_SEND_BYTES.saturating_sub(space + BOOKKEEPING_BYTES),
+            cwnd_bytes: path.cwnd,
+            rtt: path.rtt,
+        })
+    }
+
+    /// Hands a datagram over; whether quinn took it.
+    ///
+    /// The core offers only what the facts allow, so a refusal means that the
+    /// path shrank in between, or that the connection is over.
+    pub(crate) fn send(&self, datagram: Bytes) -> bool {
+        match self.connection.send_datagram(datagram) {
+            Ok(()) => true,
+            Err(
+                SendDatagramError::TooLarge
+                | SendDatagramError::ConnectionLost(_)
+                | SendDatagramError::UnsupportedByPeer
+                | SendDatagramError::Disabled,
+            ) => false,
+        }
+    }
+
+    /// Waits for datagrams and takes all that are there, up to a batch.
+    /// Cancelling it loses nothing.
+    pub(crate) async fn receive(&self, batch: &mut Vec<Bytes>) -> Result<(), ConnectionError> {
+        batch.push(self.connection.read_datagram().await?);
+        while batch.len() < RECEIVE_BATCH_MAX {
+            match self.connection.read_datagram().now_or_never() {
+                Some(Ok(datagram)) => batch.push(datagram),
+                Some(Err(_)) | None => break,
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// quinn charges an empty queue with the bookkeeping of one datagram.
+const BOOKKEEPING_BYTES: usize = 32;

@@ -1,0 +1,79 @@
+//! QUIC endpoints: the provider's one, and the client's one a dial.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use quell_wire::key::PublicKey;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Connecting, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use quinn_proto::HashedConnectionIdGenerator;
+
+use crate::error::NetError;
+use crate::identity::Identity;
+use crate::socket::{CountingSocket, SocketWatch};
+use crate::tls;
+use crate::transport::TransportSettings;
+
+/// A server name is part of QUIC's API; ours is never sent, the key is the name.
+const SERVER_NAME: &str = "quell";
+
+fn endpoint_config(identity: &Identity) -> Result<EndpointConfig, NetError> {
+    let mut config = EndpointConfig::new(Arc::new(identity.reset_key()?));
+    let key = identity.connection_id_key()?;
+    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(key)));
+    Ok(config)
+}
+
+/// The endpoint that clients connect to.
+pub(crate) fn listen(
+    identity: &Identity,
+    address: SocketAddr,
+    transport: &TransportSettings,
+    watch: SocketWatch,
+) -> Result<Endpoint, NetError> {
+    let crypto = QuicServerConfig::try_from(tls::server_config(identity)?)
+        .map_err(|error| NetError::Transport(error.to_string()))?;
+    let mut server = ServerConfig::new(Arc::new(crypto), Arc::new(identity.token_key()?));
+    server.transport_config(transport.quic()?);
+    let socket = CountingSocket::bind(address, transport.socket_buffer_bytes, watch)?;
+    let endpoint = Endpoint::new_with_abstract_socket(
+        endpoint_config(identity)?,
+        Some(server),
+        socket,
+        Arc::new(TokioRuntime),
+    );
+    endpoint.map_err(|source| NetError::Socket { address, source })
+}
+
+/// Starts to connect to `remote`, which must hold `expected`, from a fresh
+/// socket: a new dial leaves through whatever network is there by then.
+pub(crate) fn connect(
+    identity: &Identity,
+    remote: SocketAddr,
+    expected: PublicKey,
+    transport: &TransportSettings,
+    watch: SocketWatch,
+) -> Result<(Endpoint, Connecting), NetError> {
+    let crypto = QuicClientConfig::try_from(tls::client_config(identity, expected)?)
+        .map_err(|error| NetError::Transport(error.to_string()))?;
+    let mut client = ClientConfig::new(Arc::new(crypto));
+    client.transport_config(transport.quic()?);
+    let any: SocketAddr = match remote {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = CountingSocket::bind(any, transport.socket_buffer_bytes, watch)?;
+    let endpoint = Endpoint::new_with_abstract_socket(
+        endpoint_config(identity)?,
+        None,
+        socket,
+        Arc::new(TokioRuntime),
+    );
+    let endpoint = endpoint.map_err(|source| NetError::Socket {
+        address: any,
+        source,
+    })?;
+    let connecting = endpoint.connect_with(client, remote, SERVER_NAME);
+    let connecting = connecting.map_err(|error| NetError::Transport(error.to_string()))?;
+    Ok((endpoint, connecting))
+}

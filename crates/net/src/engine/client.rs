@@ -1,0 +1,412 @@
+//! The client's engine.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::{FutureExt as _, LocalBoxFuture};
+use quell_core::config::ClientConfig;
+use quell_core::multi::{Client, Notice, Output};
+use quell_core::path::Violation;
+use quell_core::status::{ClientStatus, TunnelAddresses};
+use quell_tun::{StopHandle, TunReader, TunWriter};
+use quell_wire::key::PublicKey;
+use quell_wire::registry::ErrorCode;
+use quinn::Endpoint;
+use serde::Serialize;
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, info, warn};
+
+use super::link::{Link, LinkEvent};
+use super::{Handle, Request, now, sleep_until};
+use crate::error::NetError;
+use crate::identity::Identity;
+use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
+use crate::socket::{SocketCounters, SocketWatch};
+use crate::transport::TransportSettings;
+use crate::{endpoint, words};
+
+/// How long a new connection is watched for a growing MTU even without traffic,
+/// and how often: path MTU discovery takes some ten round trips and tells nobody.
+const SETTLE_TIME: Duration = Duration::from_secs(3);
+const SETTLE_STEP: Duration = Duration::from_millis(50);
+/// How long the end of a connection may take to leave the machine.
+const FAREWELL_TIME: Duration = Duration::from_millis(300);
+
+/// What a client needs to know.
+#[derive(Debug, Clone)]
+pub struct ClientSettings {
+    /// Who we are.
+    pub identity: Identity,
+    /// The provider's key.
+    pub provider: PublicKey,
+    /// Where it is: `host:port`.
+    pub remote: String,
+    /// The core's settings, validated.
+    pub core: ClientConfig,
+    /// QUIC's settings.
+    pub transport: TransportSettings,
+    /// Largest packet of the device, in bytes.
+    pub mtu_max: u16,
+    /// What we call ourselves.
+    pub agent: String,
+}
+
+/// The packets' device: a TUN, or a channel.
+pub struct Device {
+    /// The reading half.
+    pub reader: Box<dyn TunReader>,
+    /// The writing half.
+    pub writer: Box<dyn TunWriter>,
+    /// Wakes the reading half when all ends.
+    pub stop: StopHandle,
+}
+
+/// What the device should look like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeviceState {
+    /// Addresses of the current session; `None` before the first.
+    pub addresses: Option<TunnelAddresses>,
+    /// The MTU, in bytes; 0 before the first session.
+    pub mtu: u16,
+}
+
+/// What a client's engine is doing.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ClientReport {
+    /// The core.
+    #[serde(flatten)]
+    pub client: ClientStatus,
+    /// Where the provider was found last.
+    pub provider_address: Option<SocketAddr>,
+    /// UDP, over all connections so far.
+    pub udp: SocketCounters,
+    /// The TUN's side.
+    pub device: DeviceCounters,
+}
+
+type Dialled = Result<Connected, String>;
+
+struct Connected {
+    link: Link,
+    endpoint: Endpoint,
+    remote: SocketAddr,
+    since: Instant,
+}
+
+enum Connection {
+    Idle,
+    Dialling(LocalBoxFuture<'static, Dialled>),
+    Up(Connected),
+}
+
+impl Connection {
+    async fn event(&mut self, datagrams: &mut Vec<Bytes>, blocked: bool) -> Event {
+        match self {
+            Self::Idle => std::future::pending().await,
+            Self::Dialling(dial) => Event::Dialled(dial.await),
+            Self::Up(connected) => Event::Link(connected.link.event(datagrams, blocked).await),
+        }
+    }
+}
+
+enum Event {
+    Dialled(Dialled),
+    Link(LinkEvent),
+    Tun(Option<Vec<BytesMut>>),
+    Request(Option<Request<ClientReport>>),
+    Timeout,
+}
+
+/// The client's engine. Runs on a current-thread runtime within a `LocalSet`.
+pub struct ClientEngine {
+    settings: ClientSettings,
+    core: Client,
+    attempt: u64,
+    connection: Connection,
+    watch: SocketWatch,
+    pump: Pump,
+    inlet: Inlet,
+    outlet: Outlet,
+    device: watch::Sender<DeviceState>,
+    requests: mpsc::Receiver<Request<ClientReport>>,
+    datagrams: Vec<Bytes>,
+    provider_address: Option<SocketAddr>,
+}
+
+impl ClientEngine {
+    /// An engine over `device`, the handle on it, and what the device is to look
+    /// like. `seed` feeds all random draws of the core.
+    ///
+    /// # Errors
+    /// A thread of the device could not be started.
+    pub fn new(
+        settings: ClientSettings,
+        device: Device,
+        seed: u64,
+    ) -> Result<(Self, Handle<ClientReport>, watch::Receiver<DeviceState>), NetError> {
+        let (pump, inlet, outlet) = pump::start(device.reader, device.writer, device.stop)?;
+        let (handle, requests) = Handle::new();
+        let (device, wanted) = watch::channel(DeviceState::default());
+        let core = Client::new(
+            settings.core.clone(),
+            settings.agent.clone(),
+            settings.mtu_max,
+            seed,
+            now(),
+        );
+        let engine = Self {
+            settings,
+            core,
+            attempt: 0,
+            connection: Connection::Idle,
+            watch: SocketWatch::default(),
+            pump,
+            inlet,
+            outlet,
+            device,
+            requests,
+            datagrams: Vec::new(),
+            provider_address: None,
+        };
+        Ok((engine, handle, wanted))
+    }
+
+    /// Runs until it is told to stop, or until the TUN is gone.
+    ///
+    /// # Errors
+    /// The TUN failed for good.
+    pub async fn run(mut self) -> Result<(), NetError> {
+        loop {
+            self.drain();
+            match self.wait().await {
+                Event::Request(Some(Request::Status(answer))) => {
+                    // Whoever asked may have gone.
+                    let _ = answer.send(self.report());
+                }
+                Event::Request(Some(Request::Stop) | None) | Event::Tun(None) => break,
+                Event::Tun(Some(batch)) => self.handle_tun(batch),
+                Event::Dialled(dialled) => self.handle_dialled(dialled),
+                Event::Link(event) => self.handle_link(event),
+                Event::Timeout => self.core.handle_timeout(now()),
+            }
+        }
+        self.end().await
+    }
+
+    async fn wait(&mut self) -> Event {
+        let deadline = self.deadline();
+        let blocked = self.core.is_blocked();
+        tokio::select! {
+            event = self.connection.event(&mut self.datagrams, blocked) => event,
+            batch = self.inlet.receive(), if self.core.wants_packets() => Event::Tun(batch),
+            request = self.requests.recv() => Event::Request(request),
+            () = sleep_until(deadline) => Event::Timeout,
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let core = self.core.poll_timeout().map(|(at, _)| at);
+        let settle = match &self.connection {
+            Connection::Up(connected) => {
+                let now = now();
+                let young = now.saturating_duration_since(connected.since) < SETTLE_TIME;
+                young.then(|| now + SETTLE_STEP)
+            }
+            Connection::Idle | Connection::Dialling(_) => None,
+        };
+        [core, settle].into_iter().flatten().min()
+    }
+
+    fn handle_tun(&mut self, mut batch: Vec<BytesMut>) {
+        let now = now();
+        for packet in batch.drain(..) {
+            self.core.handle_packet(packet.freeze(), now);
+        }
+        self.inlet.recycle(batch);
+    }
+
+    fn handle_dialled(&mut self, dialled: Dialled) {
+        match dialled {
+            Ok(connected) => {
+                self.provider_address = Some(connected.remote);
+                self.core.on_underlay(vec![connected.remote.ip()]);
+                self.connection = Connection::Up(connected);
+                self.core.on_connected(self.attempt, now());
+            }
+            Err(words) => {
+                self.connection = Connection::Idle;
+                self.core.on_closed(self.attempt, words, now());
+            }
+        }
+    }
+
+    fn handle_link(&mut self, event: LinkEvent) {
+        let now = now();
+        match event {
+            LinkEvent::Datagrams => {
+                let mut datagrams = std::mem::take(&mut self.datagrams);
+                for datagram in datagrams.drain(..) {
+                    self.core.handle_datagram(self.attempt, &datagram, now);
+                }
+                self.datagrams = datagrams;
+            }
+            LinkEvent::Control(bytes) => self.core.handle_control(self.attempt, &bytes, now),
+            LinkEvent::ControlEnded => self.close(&Violation {
+                code: ErrorCode::WrongState,
+                words: "the control stream ended".to_owned(),
+            }),
+            LinkEvent::Departed => {}
+            LinkEvent::Closed(words) => {
+                self.connection = Connection::Idle;
+                self.core.on_closed(self.attempt, words, now);
+            }
+        }
+    }
+
+    fn close(&mut self, violation: &Violation) {
+        if let Connection::Up(connected) = &self.connection {
+            connected.link.close(violation);
+        }
+        self.connection = Connection::Idle;
+        self.core
+            .on_closed(self.attempt, violation.words.clone(), now());
+    }
+
+    fn drain(&mut self) {
+        let now = now();
+        if let Connection::Up(connected) = &self.connection {
+            match connected.link.facts() {
+                Some(facts) => self.core.on_carrier(self.attempt, facts),
+                None => self.close(&Violation {
+                    code: ErrorCode::WrongState,
+                    words: "the provider takes no QUIC datagrams".to_owned(),
+                }),
+            }
+        }
+        while let Some(output) = self.core.poll_output(now) {
+            self.perform(output);
+        }
+        self.outlet.flush();
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::Dial { attempt } => self.dial(attempt),
+            Output::Control(bytes) => self.with_link(|link| link.send_control(bytes)),
+            Output::Datagram(bytes) => self.with_link(|link| link.send_datagram(bytes)),
+            Output::Deliver(packet) => self.outlet.push(packet),
+            Output::Configure(addresses) => self
+                .device
+                .send_modify(|state| state.addresses = Some(addresses)),
+            Output::Mtu(mtu) => self.device.send_modify(|state| state.mtu = mtu),
+            Output::Close(violation) => {
+                self.with_link(|link| link.close(&violation));
+                self.connection = Connection::Idle;
+            }
+            Output::Notice(notice) => log(&notice, &self.settings.remote),
+        }
+    }
+
+    fn with_link(&self, act: impl FnOnce(&Link)) {
+        if let Connection::Up(connected) = &self.connection {
+            act(&connected.link);
+        }
+    }
+
+    fn dial(&mut self, attempt: u64) {
+        self.attempt = attempt;
+        let dial = dial(self.settings.clone(), attempt, self.watch.clone());
+        self.connection = Connection::Dialling(dial.boxed_local());
+    }
+
+    fn report(&self) -> ClientReport {
+        ClientReport {
+            client: self.core.status(now()),
+            provider_address: self.provider_address,
+            udp: self.watch.counters(),
+            device: self.pump.counters(),
+        }
+    }
+
+    async fn end(self) -> Result<(), NetError> {
+        if let Connection::Up(connected) = self.connection {
+            connected.link.close(&Violation {
+                code: ErrorCode::NoError,
+                words: "the client stops".to_owned(),
+            });
+            // A provider that misses this farewell notices by itself.
+            let _ = tokio::time::timeout(FAREWELL_TIME, connected.endpoint.wait_idle()).await;
+        }
+        drop((self.inlet, self.outlet));
+        Ok(self.pump.stop()?)
+    }
+}
+
+/// Finds the provider, connects, and opens the control stream.
+async fn dial(settings: ClientSettings, attempt: u64, watch: SocketWatch) -> Dialled {
+    let remote = resolve(&settings.remote, attempt).await?;
+    let connecting = endpoint::connect(
+        &settings.identity,
+        remote,
+        settings.provider,
+        &settings.transport,
+        watch.clone(),
+    );
+    let (endpoint, connecting) = connecting.map_err(|error| error.to_string())?;
+    let connection = connecting
+        .await
+        .map_err(|error| words::of_connection_error(&error))?;
+    let control = connection
+        .open_bi()
+        .await
+        .map_err(|error| words::of_connection_error(&error))?;
+    debug!(%remote, "connected");
+    Ok(Connected {
+        link: Link::new(connection, control, watch),
+        endpoint,
+        remote,
+        since: now(),
+    })
+}
+
+/// The address to dial. Names are resolved anew for each dial, and one with
+/// several addresses is tried address by address (case B72).
+async fn resolve(remote: &str, attempt: u64) -> Result<SocketAddr, String> {
+    let found = tokio::net::lookup_host(remote).await;
+    let found: Vec<_> = found
+        .map_err(|error| format!("cannot find {remote}: {error}"))?
+        .collect();
+    let turn = attempt.saturating_sub(1) % (found.len() as u64).max(1);
+    let turn = usize::try_from(turn).unwrap_or(0);
+    found
+        .get(turn)
+        .copied()
+        .ok_or_else(|| format!("{remote} has no address"))
+}
+
+fn log(notice: &Notice, remote: &str) {
+    match notice {
+        Notice::Up { failures_before } => info!(provider = remote, failures_before, "tunnel is up"),
+        Notice::Down {
+            words,
+            next_dial_in,
+        } => warn!(
+            provider = remote,
+            next_dial_in_s = next_dial_in.as_secs_f32(),
+            "tunnel is down: {words}"
+        ),
+        Notice::DialFailed {
+            words,
+            failures,
+            next_dial_in,
+        } => {
+            warn!(
+                provider = remote,
+                failures,
+                next_dial_in_s = next_dial_in.as_secs_f32(),
+                "cannot connect: {words}"
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! One QUIC connection as an engine sees it: events in, orders out.
+//!
+//! The control stream is written by a small task of its own, so that a peer that
+//! does not read its control stream never blocks the packets beside it.
+
+use bytes::Bytes;
+use quell_core::path::{CarrierFacts, Violation};
+use quell_wire::registry::ErrorCode;
+use quinn::{Connection, RecvStream, SendStream, VarInt};
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use crate::carrier::Carrier;
+use crate::socket::SocketWatch;
+use crate::words;
+
+/// Control messages that may wait for the stream. A peer that lets this fill
+/// reads nothing; the session then ends.
+const CONTROL_MESSAGES_MAX: usize = 64;
+/// Bytes of the control stream taken at a time.
+const CONTROL_CHUNK_MAX: usize = 16 * 1024;
+
+/// What happened on a connection.
+#[derive(Debug)]
+pub(super) enum LinkEvent {
+    /// Datagrams lie in the buffer that was handed in.
+    Datagrams,
+    /// Bytes of the control stream.
+    Control(Bytes),
+    /// The peer ended its control stream.
+    ControlEnded,
+    /// Something left the socket: there may be room.
+    Departed,
+    /// The connection is over, with the reason in words.
+    Closed(String),
+}
+
+pub(super) struct Link {
+    carrier: Carrier,
+    control_in: RecvStream,
+    control_out: mpsc::Sender<Bytes>,
+    watch: SocketWatch,
+}
+
+impl Link {
+    /// A link over `connection`, whose control stream is open. Must be called
+    /// within a `LocalSet`.
+    pub(super) fn new(
+        connection: Connection,
+        control: (SendStream, RecvStream),
+        watch: SocketWatch,
+    ) -> Self {
+        let (send, control_in) = control;
+        let (control_out, messages) = mpsc::channel(CONTROL_MESSAGES_MAX);
+        tokio::task::spawn_local(write_control(send, messages));
+        Self {
+            carrier: Carrier::new(connection),
+            control_in,
+            control_out,
+            watch,
+        }
+    }
+
+    /// Waits for the next event; departures only while `blocked`. Datagrams are
+    /// appended to `datagrams`. Cancelling it loses nothing.
+    pub(super) async fn event(&mut self, datagrams: &mut Vec<Bytes>, blocked: bool) -> LinkEvent {
+        tokio::select! {
+            received = self.carrier.receive(datagrams) => match received {
+                Ok(()) => LinkEvent::Datagrams,
+                Err(error) => LinkEvent::Closed(words::of_connection_error(&error)),
+            },
+            chunk = self.control_in.read_chunk(CONTROL_CHUNK_MAX, true) => match chunk {
+                Ok(Some(chunk)) => LinkEvent::Control(chunk.bytes),
+                Ok(None) => LinkEvent::ControlEnded,
+                Err(error) => match self.carrier.connection().close_reason() {
+                    Some(reason) => LinkEvent::Closed(words::of_connection_error(&reason)),
+                    None => {
+                        debug!(%error, "control stream");
+                        LinkEvent::ControlEnded
+                    }
+                },
+            },
+            () = self.watch.departed(), if blocked => LinkEvent::Departed,
+        }
+    }
+
+    /// What the connection can take.
+    pub(super) fn facts(&self) -> Option<CarrierFacts> {
+        self.carrier.facts()
+    }
+
+    pub(super) fn send_datagram(&self, datagram: Bytes) {
+        if !self.carrier.send(datagram) {
+            debug!("QUIC refused a datagram: the path shrank or the connection is over");
+        }
+    }
+
+    /// Writes a control message, or ends a connection whose peer reads none.
+    pub(super) fn send_control(&self, message: Bytes) {
+        if self.control_out.try_send(message).is_err() {
+            self.close(&Violation {
+                code: ErrorCode::Internal,
+                words: "the control stream is not read".to_owned(),
+            });
+        }
+    }
+
+    pub(super) fn close(&self, violation: &Violation) {
+        close(self.carrier.connection(), violation);
+    }
+}
+
+/// Closes `connection` by name.
+pub(super) fn close(connection: &Connection, violation: &Violation) {
+    let code = VarInt::from_u64(violation.code.code()).unwrap_or_default();
+    connection.close(code, violation.words.as_bytes());
+}
+
+async fn write_control(mut stream: SendStream, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.recv().await {
+        if stream.write_chunk(message).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The engines: tasks that carry between TUN, core and QUIC, and decide nothing.
+//!
+//! One current-thread runtime holds the engine, quinn's tasks and the core's
+//! state, so that nothing on the packet path takes a lock of ours. A turn of an
+//! engine is always the same: wait for any input, hand it to the core with the
+//! time, drain what the core says, sleep until what the core says.
+
+pub mod client;
+
+mod link;
+pub mod provider;
+
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::NetError;
+
+/// Requests that may wait at an engine.
+const REQUESTS_MAX: usize = 16;
+
+enum Request<S> {
+    Status(oneshot::Sender<S>),
+    Stop,
+}
+
+/// How the rest of the process talks to a running engine.
+pub struct Handle<S> {
+    requests: mpsc::Sender<Request<S>>,
+}
+
+impl<S> Clone for Handle<S> {
+    fn clone(&self) -> Self {
+        Self {
+            requests: self.requests.clone(),
+        }
+    }
+}
+
+impl<S> Handle<S> {
+    fn new() -> (Self, mpsc::Receiver<Request<S>>) {
+        let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
+        (Self { requests }, receiver)
+    }
+
+    /// What the engine is doing.
+    ///
+    /// # Errors
+    /// It has stopped.
+    pub async fn status(&self) -> Result<S, NetError> {
+        let (answer, status) = oneshot::channel();
+        let asked = self.requests.send(Request::Status(answer)).await;
+        asked.map_err(|_| NetError::Stopped)?;
+        status.await.map_err(|_| NetError::Stopped)
+    }
+
+    /// Ends the engine in good order. It has ended when its `run` returns.
+    pub async fn stop(&self) {
+        // An engine that is gone already has stopped.
+        let _ = self.requests.send(Request::Stop).await;
+    }
+}
+
+/// The time that the core is told: tokio's, so that it can be paused in tests.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Sleeps until `deadline`, for ever without one.
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

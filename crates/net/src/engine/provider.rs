@@ -1,0 +1,416 @@
+//! The provider's engine.
+//!
+//! ```text
+//! accept loop ── one task a connection ──┐
+//!                                        ├─ Rc<Shared>: core::provider::Provider, Outlet
+//! TUN task (routes packets, wakes) ──────┘
+//! ```
+//!
+//! All tasks share one thread, so the shared state is borrowed, never locked, and
+//! never across an await.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use quell_core::config::ProviderConfig;
+use quell_core::path::Violation;
+use quell_core::provider::{AddressPool, Output, Provider, Roster, SessionId};
+use quell_core::status::ProviderStatus;
+use quell_wire::registry::ErrorCode;
+use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
+use serde::Serialize;
+use tokio::sync::{Notify, mpsc};
+use tracing::{debug, info};
+
+use super::client::Device;
+use super::link::{self, Link, LinkEvent};
+use super::{Handle, Request, now, sleep_until};
+use crate::error::NetError;
+use crate::identity::Identity;
+use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
+use crate::socket::{SocketCounters, SocketWatch};
+use crate::transport::TransportSettings;
+use crate::{endpoint, tls, words};
+
+/// Handshakes under way at once; more are refused. A handshake holds some 10 KiB.
+const HANDSHAKES_MAX: usize = 1_024;
+/// How long the ends of all connections may take to leave the machine.
+const FAREWELL_TIME: Duration = Duration::from_secs(1);
+
+/// What a provider needs to know.
+#[derive(Debug)]
+pub struct ProviderSettings {
+    /// Who we are.
+    pub identity: Identity,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The core's settings, validated.
+    pub core: ProviderConfig,
+    /// Who may connect.
+    pub roster: Roster,
+    /// Their addresses.
+    pub pool: AddressPool,
+    /// QUIC's settings.
+    pub transport: TransportSettings,
+    /// Largest packet of the device, in bytes.
+    pub mtu_max: u16,
+}
+
+/// What a provider's engine is doing.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ProviderReport {
+    /// The core.
+    #[serde(flatten)]
+    pub provider: ProviderStatus,
+    /// Handshakes refused because too many were under way.
+    pub handshakes_refused: u64,
+    /// UDP, over all connections.
+    pub udp: SocketCounters,
+    /// The TUN's side.
+    pub device: DeviceCounters,
+}
+
+struct Shared {
+    core: RefCell<Provider>,
+    outlet: RefCell<Outlet>,
+    wakers: RefCell<HashMap<SessionId, Rc<Notify>>>,
+    handshakes: RefCell<Handshakes>,
+    watch: SocketWatch,
+}
+
+#[derive(Default)]
+struct Handshakes {
+    under_way: usize,
+    refused: u64,
+}
+
+/// The provider's engine. Runs on a current-thread runtime within a `LocalSet`.
+pub struct ProviderEngine {
+    endpoint: Endpoint,
+    shared: Rc<Shared>,
+    pump: Pump,
+    inlet: Inlet,
+    requests: mpsc::Receiver<Request<ProviderReport>>,
+}
+
+impl ProviderEngine {
+    /// An engine that listens, over `device`, and the handle on it. Must be
+    /// called within a runtime. `seed` feeds all random draws of the core.
+    ///
+    /// # Errors
+    /// The socket cannot be opened, or a thread of the device not be started.
+    pub fn new(
+        settings: ProviderSettings,
+        device: Device,
+        seed: u64,
+    ) -> Result<(Self, Handle<ProviderReport>), NetError> {
+        let watch = SocketWatch::default();
+        let endpoint = endpoint::listen(
+            &settings.identity,
+            settings.listen,
+            &settings.transport,
+            watch.clone(),
+        )?;
+        let (pump, inlet, outlet) = pump::start(device.reader, device.writer, device.stop)?;
+        let (handle, requests) = Handle::new();
+        let core = Provider::new(
+            settings.core,
+            settings.roster,
+            settings.pool,
+            settings.mtu_max,
+            seed,
+        );
+        let shared = Rc::new(Shared {
+            core: RefCell::new(core),
+            outlet: RefCell::new(outlet),
+            wakers: RefCell::default(),
+            handshakes: RefCell::default(),
+            watch,
+        });
+        let engine = Self {
+            endpoint,
+            shared,
+            pump,
+            inlet,
+            requests,
+        };
+        Ok((engine, handle))
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn local_addr(&self) -> Result<SocketAddr, NetError> {
+        let unknown = |source| NetError::Socket {
+            address: SocketAddr::from(([0, 0, 0, 0], 0)),
+            source,
+        };
+        self.endpoint.local_addr().map_err(unknown)
+    }
+
+    /// Runs until it is told to stop, or until the TUN is gone.
+    ///
+    /// # Errors
+    /// The TUN failed for good.
+    pub async fn run(mut self) -> Result<(), NetError> {
+        loop {
+            tokio::select! {
+                incoming = self.endpoint.accept() => match incoming {
+                    Some(incoming) => self.shared.accept(incoming),
+                    None => break,
+                },
+                batch = self.inlet.receive() => match batch {
+                    Some(batch) => self.shared.handle_tun(batch, &self.inlet),
+                    None => break,
+                },
+                request = self.requests.recv() => match request {
+                    Some(Request::Status(answer)) => {
+                        // Whoever asked may have gone.
+                        let _ = answer.send(self.report());
+                    }
+                    Some(Request::Stop) | None => break,
+                },
+            }
+        }
+        self.end().await
+    }
+
+    fn report(&self) -> ProviderReport {
+        ProviderReport {
+            provider: self.shared.core.borrow().status(),
+            handshakes_refused: self.shared.handshakes.borrow().refused,
+            udp: self.shared.watch.counters(),
+            device: self.pump.counters(),
+        }
+    }
+
+    async fn end(self) -> Result<(), NetError> {
+        self.endpoint.set_server_config(None);
+        self.shared
+            .core
+            .borrow_mut()
+            .close_all(ErrorCode::ShuttingDown);
+        self.shared.wake_ready();
+        // Clients that miss this farewell notice by themselves.
+        let _ = tokio::time::timeout(FAREWELL_TIME, self.endpoint.wait_idle()).await;
+        self.endpoint.close(0_u32.into(), b"");
+        drop(self.inlet);
+        self.shared.outlet.borrow_mut().close();
+        Ok(self.pump.stop()?)
+    }
+}
+
+impl Shared {
+    fn accept(self: &Rc<Self>, incoming: Incoming) {
+        let mut handshakes = self.handshakes.borrow_mut();
+        if handshakes.under_way >= HANDSHAKES_MAX {
+            handshakes.refused += 1;
+            incoming.refuse();
+            return;
+        }
+        handshakes.under_way += 1;
+        let shared = Rc::clone(self);
+        tokio::task::spawn_local(async move { shared.handshake(incoming).await });
+    }
+
+    async fn handshake(self: Rc<Self>, incoming: Incoming) {
+        let connection = async { incoming.accept()?.await }.await;
+        self.handshakes.borrow_mut().under_way -= 1;
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(error) => {
+                debug!("handshake failed: {}", words::of_connection_error(&error));
+                return;
+            }
+        };
+        let Some(key) = tls::peer_key(&connection) else {
+            let words = "the client showed no Ed25519 key".to_owned();
+            link::close(
+                &connection,
+                &Violation {
+                    code: ErrorCode::UnknownClient,
+                    words,
+                },
+            );
+            return;
+        };
+        let admitted = self.core.borrow_mut().on_connection(key, now());
+        match admitted {
+            Ok(id) => SessionTask::run(self, id, connection).await,
+            Err(refusal) => {
+                info!("client refused: {}: {}", refusal.code.name(), refusal.words);
+                link::close(&connection, &refusal);
+            }
+        }
+    }
+
+    fn handle_tun(&self, mut batch: Vec<BytesMut>, inlet: &Inlet) {
+        {
+            let now = now();
+            let mut core = self.core.borrow_mut();
+            for packet in batch.drain(..) {
+                core.handle_packet(packet.freeze(), now);
+            }
+        }
+        inlet.recycle(batch);
+        self.wake_ready();
+    }
+
+    fn wake_ready(&self) {
+        let mut core = self.core.borrow_mut();
+        let wakers = self.wakers.borrow();
+        while let Some(id) = core.poll_ready() {
+            if let Some(waker) = wakers.get(&id) {
+                waker.notify_one();
+            }
+        }
+    }
+}
+
+/// One connection's task.
+struct SessionTask {
+    shared: Rc<Shared>,
+    id: SessionId,
+    connection: Connection,
+    waker: Rc<Notify>,
+    link: Option<Link>,
+    datagrams: Vec<Bytes>,
+}
+
+enum Event {
+    Opened(Result<(SendStream, RecvStream), quinn::ConnectionError>),
+    Link(LinkEvent),
+    Woken,
+    Timeout,
+}
+
+impl SessionTask {
+    async fn run(shared: Rc<Shared>, id: SessionId, connection: Connection) {
+        let waker = Rc::new(Notify::new());
+        shared.wakers.borrow_mut().insert(id, Rc::clone(&waker));
+        let task = Self {
+            shared,
+            id,
+            connection,
+            waker,
+            link: None,
+            datagrams: Vec::new(),
+        };
+        let shared = Rc::clone(&task.shared);
+        let words = task.serve().await;
+        debug!("session ended: {words}");
+        shared.wakers.borrow_mut().remove(&id);
+        shared.core.borrow_mut().on_closed(id);
+    }
+
+    /// Serves the connection until it is over; why it ended.
+    async fn serve(mut self) -> String {
+        loop {
+            if let Some(violation) = self.drain() {
+                link::close(&self.connection, &violation);
+                let words = format!("{}: {}", violation.code.name(), violation.words);
+                info!("session closed: {words}");
+                return words;
+            }
+            match self.wait().await {
+                Event::Opened(Ok(control)) => {
+                    let watch = self.shared.watch.clone();
+                    self.link = Some(Link::new(self.connection.clone(), control, watch));
+                }
+                Event::Opened(Err(error)) => return words::of_connection_error(&error),
+                Event::Link(LinkEvent::Closed(words)) => return words,
+                Event::Link(event) => self.handle_link(event),
+                Event::Woken => {}
+                Event::Timeout => self.shared.core.borrow_mut().handle_timeout(self.id, now()),
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Event {
+        let (deadline, blocked) = {
+            let core = self.shared.core.borrow();
+            (
+                core.poll_timeout(self.id).map(|(at, _)| at),
+                core.is_blocked(self.id),
+            )
+        };
+        let connection = &self.connection;
+        let link = &mut self.link;
+        let datagrams = &mut self.datagrams;
+        let link_event = async {
+            match link {
+                Some(link) => Event::Link(link.event(datagrams, blocked).await),
+                None => Event::Opened(connection.accept_bi().await),
+            }
+        };
+        tokio::select! {
+            event = link_event => event,
+            () = self.waker.notified() => Event::Woken,
+            () = sleep_until(deadline) => Event::Timeout,
+        }
+    }
+
+    fn handle_link(&mut self, event: LinkEvent) {
+        let mut core = self.shared.core.borrow_mut();
+        match event {
+            LinkEvent::Datagrams => {
+                let now = now();
+                for datagram in self.datagrams.drain(..) {
+                    core.handle_datagram(self.id, &datagram, now);
+                }
+            }
+            LinkEvent::Control(bytes) => core.handle_control(self.id, &bytes, now()),
+            LinkEvent::ControlEnded => {
+                let words = "the control stream ended".to_owned();
+                core.on_control_broken(
+                    self.id,
+                    Violation {
+                        code: ErrorCode::WrongState,
+                        words,
+                    },
+                );
+            }
+            LinkEvent::Departed | LinkEvent::Closed(_) => {}
+        }
+        drop(core);
+        self.shared.wake_ready();
+    }
+
+    /// Performs what the core says; the order to close, if there is one.
+    fn drain(&self) -> Option<Violation> {
+        let now = now();
+        let mut core = self.shared.core.borrow_mut();
+        let mut outlet = self.shared.outlet.borrow_mut();
+        if let Some(link) = &self.link {
+            match link.facts() {
+                Some(facts) => core.on_carrier(self.id, facts),
+                None => return Some(no_datagrams()),
+            }
+        }
+        while let Some(output) = core.poll_output(self.id, now) {
+            match (output, &self.link) {
+                (Output::Close(violation), _) => return Some(violation),
+                (Output::Deliver(packet), _) => outlet.push(packet),
+                (Output::Control(bytes), Some(link)) => link.send_control(bytes),
+                (Output::Datagram(bytes), Some(link)) => link.send_datagram(bytes),
+                (Output::Control(_) | Output::Datagram(_), None) => {
+                    debug!("output before the control stream is open");
+                }
+            }
+        }
+        outlet.flush();
+        None
+    }
+}
+
+fn no_datagrams() -> Violation {
+    Violation {
+        code: ErrorCode::WrongState,
+        words: "the client takes no QUIC datagrams".to_owned(),
+    }
+}

@@ -1,0 +1,280 @@
+//! Both engines in one process, over real QUIC on loopback, with channel devices.
+#![allow(clippy::unwrap_used)]
+
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quell_core::config::{ClientConfig, ProviderConfig};
+use quell_core::drops::DropReason;
+use quell_core::provider::{AddressPool, Roster};
+use quell_net::engine::Handle;
+use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
+use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
+use quell_net::identity::Identity;
+use quell_net::transport::TransportSettings;
+use quell_packet::{IpPacket, build};
+use quell_tun::channel::{self, ChannelHandle};
+use quell_wire::key::PublicKey;
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An engine on a thread of its own, as in the product.
+struct Running<R> {
+    handle: Handle<R>,
+    device: ChannelHandle,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl<R: Send + 'static> Running<R> {
+    fn status(&self) -> R {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.handle.status()).unwrap()
+    }
+
+    fn stop(&mut self) {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.handle.stop());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    fn until<T>(&self, what: &str, mut probe: impl FnMut(&R) -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = probe(&self.status()) {
+                return found;
+            }
+            assert!(start.elapsed() < PATIENCE, "never: {what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl<R> Drop for Running<R> {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(self.handle.stop());
+        }
+    }
+}
+
+fn channel_device() -> (Device, ChannelHandle) {
+    let (device, handle) = channel::pair(4_096);
+    let (reader, writer, stop) = device.split();
+    let device = Device {
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+        stop,
+    };
+    (device, handle)
+}
+
+fn provider(
+    identity: &Identity,
+    clients: Vec<(String, PublicKey)>,
+    config: ProviderConfig,
+) -> (Running<ProviderReport>, SocketAddr) {
+    let (device, device_handle) = channel_device();
+    let settings = ProviderSettings {
+        identity: identity.clone(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        core: config,
+        roster: Roster::try_new(clients).unwrap(),
+        pool: AddressPool::try_new("10.85.0.0/24".parse().ok(), "fd71::/64".parse().ok()).unwrap(),
+        transport: TransportSettings::default(),
+        mtu_max: 1_500,
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async move {
+            let (engine, handle) = ProviderEngine::new(settings, device, 1).unwrap();
+            tell.send((handle, engine.local_addr().unwrap())).unwrap();
+            engine.run().await.unwrap();
+        });
+    });
+    let (handle, address) = told.recv().unwrap();
+    let running = Running {
+        handle,
+        device: device_handle,
+        thread: Some(thread),
+    };
+    (running, address)
+}
+
+fn client(identity: &Identity, provider: PublicKey, remote: SocketAddr) -> Running<ClientReport> {
+    let (device, device_handle) = channel_device();
+    let settings = ClientSettings {
+        identity: identity.clone(),
+        provider,
+        remote: remote.to_string(),
+        core: ClientConfig {
+            reconnect_base: Duration::from_millis(100),
+            ..ClientConfig::default()
+        },
+        transport: TransportSettings::default(),
+        mtu_max: 1_500,
+        agent: "test".to_owned(),
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async move {
+            let (engine, handle, _wanted) = ClientEngine::new(settings, device, 2).unwrap();
+            tell.send(handle).unwrap();
+            engine.run().await.unwrap();
+        });
+    });
+    Running {
+        handle: told.recv().unwrap(),
+        device: device_handle,
+        thread: Some(thread),
+    }
+}
+
+fn named(identity: &Identity) -> Vec<(String, PublicKey)> {
+    vec![("laptop".to_owned(), identity.public_key())]
+}
+
+fn addresses(client: &Running<ClientReport>) -> (IpAddr, IpAddr) {
+    client.until("up", |report| {
+        let addresses = (report.client.state == "up").then_some(report.client.addresses?)?;
+        Some((addresses.ipv4?.0.into(), addresses.ipv6?.0.into()))
+    })
+}
+
+fn udp(source: IpAddr, destination: &str, len: usize) -> Vec<u8> {
+    let payload: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+    build::udp(
+        (source, 4_000).into(),
+        (destination.parse::<IpAddr>().unwrap(), 53).into(),
+        &payload,
+    )
+}
+
+#[test]
+fn packets_of_every_size_cross_both_ways_unchanged() {
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let (provider, remote) = provider(&exit, named(&user), ProviderConfig::default());
+    let client = client(&user, exit.public_key(), remote);
+    let (ipv4, ipv6) = addresses(&client);
+    for len in [0, 1, 100, 1_000, 1_200, 1_232] {
+        for (own, world) in [(ipv4, "192.0.2.1"), (ipv6, "2001:db8::1")] {
+            let out = udp(own, world, len);
+            client.device.inject_copy(&out).unwrap();
+            assert_eq!(
+                provider.device.take_within(PATIENCE),
+                Some(Bytes::from(out)),
+                "{len} bytes out"
+            );
+            let back = udp(world.parse().unwrap(), &own.to_string(), len);
+            provider.device.inject_copy(&back).unwrap();
+            assert_eq!(
+                client.device.take_within(PATIENCE),
+                Some(Bytes::from(back)),
+                "{len} bytes back"
+            );
+        }
+    }
+    let report = client.status();
+    assert_eq!(
+        (report.client.unaccounted, report.client.delivered),
+        (0, 12)
+    );
+    assert_eq!(provider.status().provider.unaccounted, 0);
+}
+
+#[test]
+fn the_mtu_grows_by_discovery_and_larger_packets_are_told_so() {
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let (_provider, remote) = provider(&exit, named(&user), ProviderConfig::default());
+    let client = client(&user, exit.public_key(), remote);
+    let (_, ipv6) = addresses(&client);
+    let mtu = client.until("mtu", |report| {
+        report
+            .client
+            .path
+            .as_ref()
+            .map(|p| p.inner_mtu)
+            .filter(|mtu| *mtu >= 1_400)
+    });
+    client
+        .device
+        .inject_copy(&udp(ipv6, "2001:db8::1", 1_450))
+        .unwrap();
+    let answer = client.device.take_within(PATIENCE).unwrap();
+    let view = IpPacket::parse(&answer).unwrap();
+    assert_eq!(
+        quell_packet::icmp::reported_mtu(&view),
+        Some(u32::from(mtu))
+    );
+    let path = client.status().client.path.unwrap();
+    assert_eq!((path.drops[DropReason::TooBig], path.unaccounted), (1, 0));
+}
+
+#[test]
+fn an_unknown_client_is_told_so_by_name() {
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let (provider, remote) = provider(&exit, Vec::new(), ProviderConfig::default());
+    let client = client(&user, exit.public_key(), remote);
+    let reason = client.until("refusal", |report| {
+        (report.client.state == "waiting").then(|| report.client.reason.clone())
+    });
+    assert!(
+        reason.contains("unknown_client") && reason.contains(&user.public_key().to_string()),
+        "{reason}"
+    );
+    assert!(provider.status().provider.refused["unknown_client"] >= 1);
+}
+
+#[test]
+fn a_provider_with_another_key_is_refused_and_both_keys_are_named() {
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let expected = Identity::generate().unwrap().public_key();
+    let (_provider, remote) = provider(&exit, named(&user), ProviderConfig::default());
+    let client = client(&user, expected, remote);
+    let reason = client.until("refusal", |report| {
+        (report.client.state == "waiting").then(|| report.client.reason.clone())
+    });
+    assert!(
+        reason.contains(&expected.to_string()) && reason.contains(&exit.public_key().to_string()),
+        "{reason}"
+    );
+}
+
+#[test]
+fn the_newer_of_two_connections_with_one_key_wins() {
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let (provider, remote) = provider(&exit, named(&user), ProviderConfig::default());
+    let mut older = client(&user, exit.public_key(), remote);
+    let before = addresses(&older);
+    let newer = client(&user, exit.public_key(), remote);
+    assert_eq!(addresses(&newer), before);
+    let reason = older.until("fenced", |report| {
+        (report.client.state != "up").then(|| report.client.reason.clone())
+    });
+    older.stop();
+    assert!(
+        reason.contains("fenced") || reason == "dialling",
+        "{reason}"
+    );
+    provider.until("one session", |report| {
+        (report.provider.sessions.len() <= 2).then_some(())
+    });
+}
+
+#[test]
+fn a_provider_that_stops_says_goodbye() {
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let (mut provider, remote) = provider(&exit, named(&user), ProviderConfig::default());
+    let client = client(&user, exit.public_key(), remote);
+    addresses(&client);
+    provider.stop();
+    client.until("down", |report| (report.client.state != "up").then_some(()));
+}
