@@ -12,7 +12,11 @@ fn ip(text: &str) -> IpAddr {
 /// Each range by its first and last address, and the neighbours outside.
 #[test]
 fn ranges_end_where_the_registries_say() {
-    type Row = (&'static str, fn(IpAddr) -> bool, &'static [(&'static str, bool)]);
+    type Row = (
+        &'static str,
+        fn(IpAddr) -> bool,
+        &'static [(&'static str, bool)],
+    );
     let table: [Row; 8] = [
         (
             "private",
