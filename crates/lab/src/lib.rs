@@ -1,1 +1,25 @@
-//! Network namespaces, impairment relay and small servers for the demo, drills and tests.
+//! What a demo, a drill or a test of quell needs around it, on a bare Linux machine and without any external program.
+//!
+//! - [`netns`]: network namespaces that vanish with the process, veth pairs, addresses, routes, sysctls.
+//! - [`topology`]: ready-made arrangements: two hosts, or client – router – provider – world.
+//! - [`relay`]: a UDP relay that delays, loses, reorders, limits and cuts, for kernels without netem.
+//! - [`http`], [`content`]: downloads and uploads of known bytes, with the longest stall measured.
+//! - [`probe`]: echo requests, UDP round trips, DNS questions, and whether ICMP errors come back.
+//! - [`child`]: processes inside a namespace that do not outlive the one that started them.
+//!
+//! Every call is synchronous and every resource is a guard: dropping it stops the thread, closes the socket, ends the child
+//! or removes the namespace. Nothing is kept in the file system, so that even `kill -9` leaves nothing behind. Signals are
+//! the caller's business: a Ctrl-C handler that lets `main` return runs all guards.
+#![warn(missing_docs)]
+
+pub mod child;
+pub mod content;
+mod error;
+pub mod http;
+pub mod netns;
+pub mod probe;
+pub mod relay;
+mod stop;
+pub mod topology;
+
+pub use error::{LabError, Result};

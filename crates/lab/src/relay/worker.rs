@@ -1,0 +1,261 @@
+//! The relay's thread.
+//!
+//! A turn: new ports if asked for, then all datagrams that are due, then sleep until the next is due or something is
+//! readable, then what is readable. A turn reads at most [`BATCH`] datagrams a socket and sends at most [`BATCH`] a link, so
+//! that neither direction starves the other; what is left makes the next sleep end at once.
+//!
+//! Clients are never forgotten while the relay lives: a test's flows are few, and a client that comes back after an hour of
+//! silence must meet the same source port, or else the relay would do by itself what `rebind_upstream` is for.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use nix::sys::prctl;
+use quell_sim::link::Link;
+use socket2::SockRef;
+
+use super::{Rebind, RelayConfig, Shared, State};
+use crate::error::{Context, Result};
+use crate::stop::wait_readable;
+
+const BATCH: usize = 64;
+
+/// Room in the kernel for what arrives while the thread sleeps: a burst is to be dropped by the link's rules, not by ours.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+/// A datagram's bytes and the number of its client.
+pub(super) type Packet = (usize, Bytes);
+
+#[derive(Debug)]
+struct Flow {
+    client: SocketAddr,
+    upstream: UdpSocket,
+}
+
+pub(super) struct Worker {
+    listener: UdpSocket,
+    target: SocketAddr,
+    clients_max: usize,
+    shared: Arc<Shared>,
+    rebinds: Receiver<Rebind>,
+    /// A client's number is its place here.
+    flows: Vec<Flow>,
+    numbers: HashMap<SocketAddr, usize>,
+    buffer: Vec<u8>,
+    /// Datagrams of a turn, on their way between a socket and a link.
+    batch: Vec<Packet>,
+}
+
+impl Worker {
+    pub(super) fn open(
+        config: &RelayConfig,
+        shared: Arc<Shared>,
+        rebinds: Receiver<Rebind>,
+    ) -> Result<Self> {
+        let listener =
+            UdpSocket::bind(config.listen).context(|| format!("relay on {}", config.listen))?;
+        prepare(&listener).context(|| "relay socket".into())?;
+        Ok(Self {
+            listener,
+            target: config.target,
+            clients_max: config.clients_max,
+            shared,
+            rebinds,
+            flows: Vec::new(),
+            numbers: HashMap::new(),
+            buffer: vec![0; 1 << 16],
+            batch: Vec::with_capacity(BATCH),
+        })
+    }
+
+    pub(super) fn address(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().context(|| "relay socket".into())
+    }
+
+    pub(super) fn run(mut self) {
+        // Without it the kernel may be 50 µs late by default; the relay works all the same.
+        let _coarse = prctl::set_timerslack(1);
+        while !self.shared.stop.is_asked() {
+            self.shared.stop.clear();
+            self.rebind();
+            let sleep = self.deliver();
+            match self.wait(sleep) {
+                Ok(ready) => self.read(&ready),
+                Err(error) => {
+                    tracing::warn!(%error, "a relay ends");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn rebind(&mut self) {
+        while let Ok(answer) = self.rebinds.try_recv() {
+            let fresh: io::Result<Vec<_>> = self
+                .flows
+                .iter()
+                .map(|_| open_upstream(self.target))
+                .collect();
+            let done = fresh
+                .context(|| format!("new relay sockets towards {}", self.target))
+                .map(|fresh| {
+                    for (flow, upstream) in self.flows.iter_mut().zip(fresh) {
+                        flow.upstream = upstream;
+                    }
+                });
+            let _gone = answer.send(done);
+        }
+    }
+
+    /// Sends what is due. Returns how long nothing else will be; `None`: nothing is in flight.
+    fn deliver(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let (mut up, mut down) = (std::mem::take(&mut self.batch), Vec::new());
+        let next = {
+            let mut state = self.shared.state.lock();
+            take_due(&mut state.links.a_to_b, now, &mut up);
+            take_due(&mut state.links.b_to_a, now, &mut down);
+            state.links.poll_timeout()
+        };
+        let mut errors = 0;
+        for (number, bytes) in up.drain(..) {
+            let sent = self
+                .flows
+                .get(number)
+                .map(|flow| flow.upstream.send(&bytes));
+            errors += u64::from(!matches!(sent, Some(Ok(_))));
+        }
+        for (number, bytes) in down {
+            let sent = self
+                .flows
+                .get(number)
+                .map(|flow| self.listener.send_to(&bytes, flow.client));
+            errors += u64::from(!matches!(sent, Some(Ok(_))));
+        }
+        self.batch = up;
+        self.count_errors(errors);
+        next.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Sleeps. Returns which sockets are readable: 0 is the stop event, 1 the listener, then the flows.
+    fn wait(&self, sleep: Option<Duration>) -> Result<Vec<usize>> {
+        let mut fds = vec![self.shared.stop.fd(), self.listener.as_fd()];
+        fds.extend(self.flows.iter().map(|flow| flow.upstream.as_fd()));
+        wait_readable(&fds, sleep)
+    }
+
+    fn read(&mut self, ready: &[usize]) {
+        for index in ready {
+            match index {
+                0 => {}
+                1 => self.read_clients(),
+                flow => self.read_target(flow - 2),
+            }
+        }
+    }
+
+    fn read_clients(&mut self) {
+        let mut refused = 0;
+        for _ in 0..BATCH {
+            let Ok((len, client)) = self.listener.recv_from(&mut self.buffer) else {
+                break;
+            };
+            match self.number_of(client) {
+                Some(number) => self
+                    .batch
+                    .push((number, Bytes::copy_from_slice(&self.buffer[..len]))),
+                None => refused += 1,
+            }
+        }
+        let now = Instant::now();
+        let mut state = self.shared.state.lock();
+        let State {
+            links,
+            clients,
+            clients_refused,
+            ..
+        } = &mut *state;
+        *clients = self.flows.len() as u64;
+        *clients_refused += refused;
+        for packet in self.batch.drain(..) {
+            let len = packet.1.len();
+            links.a_to_b.send(packet, len, now);
+        }
+    }
+
+    fn read_target(&mut self, number: usize) {
+        let Some(flow) = self.flows.get(number) else {
+            return;
+        };
+        let mut errors = 0;
+        for _ in 0..BATCH {
+            match flow.upstream.recv(&mut self.buffer) {
+                Ok(len) => self
+                    .batch
+                    .push((number, Bytes::copy_from_slice(&self.buffer[..len]))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => errors += 1,
+            }
+        }
+        let now = Instant::now();
+        let mut state = self.shared.state.lock();
+        state.socket_errors += errors;
+        for packet in self.batch.drain(..) {
+            let len = packet.1.len();
+            state.links.b_to_a.send(packet, len, now);
+        }
+    }
+
+    /// The client's number; `None`: it is one too many, or no socket can be had for it.
+    fn number_of(&mut self, client: SocketAddr) -> Option<usize> {
+        if let Some(number) = self.numbers.get(&client) {
+            return Some(*number);
+        }
+        if self.flows.len() >= self.clients_max {
+            return None;
+        }
+        let upstream = open_upstream(self.target).ok()?;
+        let number = self.flows.len();
+        self.flows.push(Flow { client, upstream });
+        self.numbers.insert(client, number);
+        Some(number)
+    }
+
+    fn count_errors(&self, errors: u64) {
+        if errors > 0 {
+            self.shared.state.lock().socket_errors += errors;
+        }
+    }
+}
+
+fn take_due(link: &mut Link<Packet>, now: Instant, into: &mut Vec<Packet>) {
+    for _ in 0..BATCH {
+        let Some(packet) = link.poll(now) else { return };
+        into.push(packet);
+    }
+}
+
+fn open_upstream(target: SocketAddr) -> io::Result<UdpSocket> {
+    let any = match target.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(target)?;
+    prepare(&socket)?;
+    Ok(socket)
+}
+
+fn prepare(socket: &UdpSocket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    // The kernel caps the size at its own bound and does not fail.
+    let buffers = SockRef::from(socket);
+    buffers.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
+    buffers.set_send_buffer_size(SOCKET_BUFFER_BYTES)
+}
