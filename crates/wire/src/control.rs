@@ -2,7 +2,7 @@
 //!
 //! On the stream each message is its length, a QUIC varint of any form, and then that many bytes, at most
 //! [`CONTROL_MESSAGE_BYTES_MAX`]. The bytes are one CBOR map (RFC 8949) with unsigned integer keys; key 0 holds the
-//! message type, the others are in [`registry::field`]:
+//! message type, the others are in [`crate::registry::field`]:
 //!
 //! ```text
 //! HELLO       1  version uint, features uint, agent text <= 64, limits credit
@@ -114,11 +114,10 @@ impl Control {
             Self::Goaway(goaway) => goaway.encode(),
             Self::Error(error) => error.encode(),
         }?;
-        if body.len() > CONTROL_MESSAGE_BYTES_MAX {
-            return Err(ControlError::TooLarge {
-                length: body.len() as u64,
-            });
-        }
+        debug_assert!(
+            body.len() <= CONTROL_MESSAGE_BYTES_MAX,
+            "the bounds of the fields add up to less than that of a message"
+        );
         Ok(body)
     }
 
