@@ -12,6 +12,7 @@
 //! the caller's business: a Ctrl-C handler that lets `main` return runs all guards.
 #![warn(missing_docs)]
 
+mod buffers;
 pub mod child;
 pub mod content;
 mod error;

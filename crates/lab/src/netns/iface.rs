@@ -5,19 +5,36 @@
 //!
 //! IPv6 addresses are added without duplicate address detection: it would leave each of them unusable for a second, and
 //! nobody else can hold them here.
+//!
+//! Two things the kernel does later, on a work queue, and both lose a packet that comes too early, which costs a second until
+//! it is asked for again: it notices the carrier of a fresh pair, and it joins the solicited-node group of a fresh IPv6
+//! address (RFC 4861), without which no neighbour finds it. So [`veth`] waits for the one and [`Iface::add_address`] for the
+//! other.
 
-use std::net::IpAddr;
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
 use nix::errno::Errno;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
-use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkMessage};
+use rtnetlink::packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkMessage, State,
+};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth};
 
 use super::{Entry, Namespace};
-use crate::error::{LabError, Result};
+use crate::error::{Context, LabError, Result};
+
+/// Bound of what the kernel does on a work queue; a second at most on an idle machine.
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(10);
+const KERNEL_STEP: Duration = Duration::from_millis(1);
+
+/// The multicast groups of the namespace of the thread that reads it; `/proc/net` is that of the process's first thread.
+const GROUPS: &str = "/proc/thread-self/net/igmp6";
 
 /// What an interface has carried, as the kernel counts: whole frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,12 +83,30 @@ impl Iface {
         self.index
     }
 
-    /// Sets it up. After a [`Iface::down`] the kernel may take a second to notice the carrier.
+    /// Sets it up. The kernel may take a second to see the carrier and drops what is sent before that: see
+    /// [`Iface::wait_for_carrier`].
     ///
     /// # Errors
     /// The kernel refused.
     pub fn up(&self) -> Result<()> {
         self.change("up", LinkMessageBuilder::up)
+    }
+
+    /// Waits until the kernel has seen the carrier, that is until packets pass. Both ends of a veth pair must be up for it.
+    ///
+    /// # Errors
+    /// [`LabError::TimedOut`] after `timeout`.
+    pub fn wait_for_carrier(&self, timeout: Duration) -> Result<()> {
+        wait_until(
+            || format!("carrier of {}", self.name),
+            timeout,
+            || {
+                let link = find(&self.entry, &self.name)?;
+                Ok(link
+                    .attributes
+                    .contains(&LinkAttribute::OperState(State::Up)))
+            },
+        )
     }
 
     /// Sets it down. The other end of a veth pair sees its carrier go: this cut is not a silent one.
@@ -101,7 +136,7 @@ impl Iface {
         })
     }
 
-    /// Adds an address with its on-link prefix.
+    /// Adds an address with its on-link prefix, and waits until neighbours can find it if the interface is up.
     ///
     /// # Errors
     /// The kernel refused.
@@ -116,6 +151,35 @@ impl Iface {
                 }
                 request.execute().await
             },
+        )?;
+        let IpAddr::V6(address) = address else {
+            return Ok(());
+        };
+        let flags = find(&self.entry, &self.name)?.header.flags;
+        let asks_neighbours = !flags.intersects(LinkFlags::Loopback | LinkFlags::Noarp);
+        if flags.contains(LinkFlags::Up) && asks_neighbours {
+            self.wait_for_group(address)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_group(&self, address: Ipv6Addr) -> Result<()> {
+        let group = solicited_node_group(address);
+        let has_joined = || {
+            let groups = self
+                .entry
+                .run(|| fs::read_to_string(GROUPS))?
+                .context(|| GROUPS.into())?;
+            let mut lines = groups
+                .lines()
+                .map(|line| line.split_ascii_whitespace().skip(1));
+            Ok(lines
+                .any(|mut words| words.next() == Some(&self.name) && words.next() == Some(&group)))
+        };
+        wait_until(
+            || format!("{address} on {}", self.name),
+            KERNEL_TIMEOUT,
+            has_joined,
         )
     }
 
@@ -171,7 +235,7 @@ impl Iface {
     }
 }
 
-/// Joins two namespaces by a veth pair, both ends up, named as given (at most 15 bytes each).
+/// Joins two namespaces by a veth pair, both ends up and with carrier, named as given (at most 15 bytes each).
 ///
 /// # Errors
 /// A name is taken or too long, or the kernel refused.
@@ -191,6 +255,8 @@ pub fn veth(a: &Namespace, name_a: &str, b: &Namespace, name_b: &str) -> Result<
     let ends = (a.iface(name_a)?, b.iface(name_b)?);
     ends.0.up()?;
     ends.1.up()?;
+    ends.0.wait_for_carrier(KERNEL_TIMEOUT)?;
+    ends.1.wait_for_carrier(KERNEL_TIMEOUT)?;
     Ok(ends)
 }
 
@@ -212,4 +278,28 @@ fn find(entry: &Arc<Entry>, name: &str) -> Result<LinkMessage> {
             name: name.into(),
             namespace: entry.label.clone(),
         })
+}
+
+fn wait_until(
+    what: impl Fn() -> String,
+    timeout: Duration,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let began = Instant::now();
+    while !done()? {
+        if began.elapsed() >= timeout {
+            return Err(LabError::TimedOut {
+                what: what(),
+                within: timeout,
+            });
+        }
+        thread::sleep(KERNEL_STEP);
+    }
+    Ok(())
+}
+
+/// ff02::1:ff00:0/104 and the address's last 24 bits (RFC 4291 §2.7.1), as the kernel prints it: hex without colons.
+fn solicited_node_group(address: Ipv6Addr) -> String {
+    let [.., a, b, c] = address.octets();
+    format!("ff0200000000000000000001ff{a:02x}{b:02x}{c:02x}")
 }

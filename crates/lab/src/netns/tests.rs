@@ -174,8 +174,17 @@ fn an_end_that_is_down_carries_nothing_and_up_again_it_does() {
     round_trip().unwrap();
     end_b.down().unwrap();
     round_trip().unwrap_err();
+    let no_carrier = |end: &Iface| {
+        matches!(
+            end.wait_for_carrier(Duration::ZERO),
+            Err(LabError::TimedOut { .. })
+        )
+    };
+    eventually("the other end sees the carrier go", || no_carrier(&end_a));
     end_b.up().unwrap();
-    eventually("the carrier comes back", || round_trip().is_ok());
+    end_a.wait_for_carrier(10 * SECOND).unwrap();
+    end_b.wait_for_carrier(10 * SECOND).unwrap();
+    round_trip().unwrap();
 }
 
 #[test]

@@ -152,6 +152,8 @@ impl Run {
             ),
         };
         socket.set_nonblocking(true).context(what)?;
+        // The default holds three of the longest messages, and a raw socket is handed everybody's.
+        crate::buffers::enlarge(&socket);
         socket
             .connect(&SocketAddr::new(destination, 0).into())
             .context(what)?;

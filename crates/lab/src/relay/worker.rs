@@ -18,16 +18,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nix::sys::prctl;
 use quell_sim::link::Link;
-use socket2::SockRef;
 
 use super::{Rebind, RelayConfig, Shared, State};
 use crate::error::{Context, Result};
 use crate::stop::wait_readable;
 
 const BATCH: usize = 64;
-
-/// Room in the kernel for what arrives while the thread sleeps: a burst is to be dropped by the link's rules, not by ours.
-const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// A datagram's bytes and the number of its client.
 pub(super) type Packet = (usize, Bytes);
@@ -253,9 +249,6 @@ fn open_upstream(target: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 fn prepare(socket: &UdpSocket) -> io::Result<()> {
-    socket.set_nonblocking(true)?;
-    // The kernel caps the size at its own bound and does not fail.
-    let buffers = SockRef::from(socket);
-    buffers.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
-    buffers.set_send_buffer_size(SOCKET_BUFFER_BYTES)
+    crate::buffers::enlarge(socket);
+    socket.set_nonblocking(true)
 }
