@@ -6,6 +6,8 @@ use std::time::Duration;
 use quinn::congestion::CubicConfig;
 use quinn::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
+use quell_core::config::{self, ConfigError};
+
 use crate::error::NetError;
 
 /// Bytes of datagrams that quinn may hold for sending. The core hands over far
@@ -23,27 +25,41 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 /// Bytes of one control stream on their way: one message of the largest size and some.
 const CONTROL_STREAM_BYTES: u32 = 128 * 1024;
 
+/// Shortest idle timeout: packs may be acknowledged for 60 s (`ack_timeout`), and
+/// QUIC must outlive that by 15 s, or an outage that a lane survives would end the
+/// connection under it (DESIGN §4, "The QUIC beneath").
+pub const IDLE_TIMEOUT_MIN: Duration = Duration::from_secs(75);
+/// Longest idle timeout: a dead peer's state is not kept for longer.
+pub const IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
 /// What people may set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransportSettings {
-    /// A connection without any packet for this long is gone. At least the
-    /// `ack_timeout` of 60 s and 15 s more (DESIGN §4), so that an outage which the
-    /// lanes can bridge never ends the connection. Default 75 s.
+    /// Silence after which QUIC gives a connection up; the lower of both ends' counts.
+    ///
+    /// 75 s: `ack_timeout` (60 s) and 15 s (DESIGN §4). Range 75 s to 10 min.
     pub idle_timeout: Duration,
-    /// UDP payload assumed to pass, in bytes. Default 1,200, QUIC's minimum.
+    /// Bytes of UDP payload that every path is assumed to carry.
+    ///
+    /// 1,200: what RFC 9000 §14 demands of any QUIC path. Range 1,200 to 1,452.
     pub mtu_initial: u16,
-    /// Largest UDP payload looked for, in bytes. Default 1,452: Ethernet less
-    /// IPv6 and UDP headers.
+    /// Largest UDP payload that discovery tries, in bytes.
+    ///
+    /// 1,452: an Ethernet frame's 1,500 less the headers of IPv6 and UDP. Over
+    /// IPv4 alone 1,472 fit. Range `mtu_initial` to 1,472.
     pub mtu_upper: u16,
-    /// Receive and send buffer of the UDP socket, in bytes. Default 4 MiB; the
-    /// system's default of some 200 KiB overflows within 2 ms at 1 Gbit/s.
+    /// Bytes asked of the system for each of the UDP socket's two buffers.
+    ///
+    /// 4 MiB: 33 ms at 1 Gbit/s, more than a descheduled engine sleeps; the
+    /// system's default of some 200 KiB overflows within 2 ms. The system may
+    /// give less. Range 64 KiB to 64 MiB.
     pub socket_buffer_bytes: usize,
 }
 
 impl Default for TransportSettings {
     fn default() -> Self {
         Self {
-            idle_timeout: Duration::from_secs(75),
+            idle_timeout: IDLE_TIMEOUT_MIN,
             mtu_initial: 1_200,
             mtu_upper: 1_452,
             socket_buffer_bytes: 4 * 1024 * 1024,
@@ -52,6 +68,21 @@ impl Default for TransportSettings {
 }
 
 impl TransportSettings {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// The first setting outside its range, named as in a configuration file.
+    pub fn try_new(self) -> Result<Self, ConfigError> {
+        config::duration("transport.idle_timeout", self.idle_timeout, IDLE_TIMEOUT_MIN..=IDLE_TIMEOUT_MAX)?;
+        let bytes = self.socket_buffer_bytes;
+        if !(64 * 1024..=64 * 1024 * 1024).contains(&bytes) {
+            return Err(ConfigError::new("transport.socket_buffer", bytes, "64 KiB to 64 MiB"));
+        }
+        config::number("transport.mtu_initial", self.mtu_initial, 1_200..=1_452)?;
+        config::number("transport.mtu_upper", self.mtu_upper, self.mtu_initial..=1_472)?;
+        Ok(self)
+    }
+
     pub(crate) fn quic(&self) -> Result<Arc<TransportConfig>, NetError> {
         let idle = IdleTimeout::try_from(self.idle_timeout).map_err(|_| {
             NetError::Transport(format!("idle_timeout {:?} is too long", self.idle_timeout))

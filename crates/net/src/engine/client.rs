@@ -1,6 +1,6 @@
 //! The client's engine.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -69,6 +69,8 @@ pub struct DeviceState {
     pub addresses: Option<TunnelAddresses>,
     /// The MTU, in bytes; 0 before the first session.
     pub mtu: u16,
+    /// Where the tunnel's own datagrams go.
+    pub underlay: Option<IpAddr>,
 }
 
 /// What a client's engine is doing.
@@ -230,7 +232,9 @@ impl ClientEngine {
         match dialled {
             Ok(connected) => {
                 self.provider_address = Some(connected.remote);
-                self.core.on_underlay(vec![connected.remote.ip()]);
+                let underlay = connected.remote.ip();
+                self.core.on_underlay(vec![underlay]);
+                self.device.send_modify(|state| state.underlay = Some(underlay));
                 self.connection = Connection::Up(connected);
                 self.core.on_connected(self.attempt, now());
             }

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quell_core::config::{self, ClientConfig, ConfigError, PathConfig};
+use quell_net::transport::TransportSettings;
 use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
-use super::address::ServerAddress;
-use super::common::{ControlSection, LogSection, QuicSettings, default_run_dir, interface_name};
+use super::address::{Host, ServerAddress};
+use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
 use super::{RoleFile, text};
 
 /// Most routes of one TUN: far above split-tunnel lists that people write, and
@@ -76,29 +77,21 @@ pub struct TunSection {
     /// RFC 8200 §5) to 9,000.
     #[serde(deserialize_with = "text::number")]
     pub mtu_max: u16,
-    /// Destinations that go through the tunnel.
+    /// Destinations that go through the tunnel, besides the provider's own pools.
     ///
-    /// Everything, in both families: a VPN that leaks what was not listed would
-    /// surprise. An empty list leaves routing to somebody else. At most 1,024, no
-    /// duplicates.
+    /// None: a tunnel that redirects traffic nobody named would surprise. A route
+    /// that covers the provider's own address is refused, since the tunnel would
+    /// run through itself. At most 1,024, no duplicates.
     #[serde(deserialize_with = "text::list")]
     pub routes: Vec<Prefix>,
 }
 
 impl Default for TunSection {
     fn default() -> Self {
-        let all = [
-            std::net::Ipv4Addr::UNSPECIFIED.into(),
-            std::net::Ipv6Addr::UNSPECIFIED.into(),
-        ];
         Self {
             name: "quell0".into(),
             mtu_max: 1420,
-            // A length of 0 fits every family.
-            routes: all
-                .into_iter()
-                .filter_map(|any| Prefix::new(any, 0).ok())
-                .collect(),
+            routes: Vec::new(),
         }
     }
 }
@@ -126,16 +119,16 @@ pub struct ClientTransport {
     /// See [`ClientConfig::reconnect_max`].
     #[serde(deserialize_with = "text::one")]
     pub reconnect_max: Duration,
-    /// See [`QuicSettings::idle_timeout`].
+    /// See [`TransportSettings::idle_timeout`].
     #[serde(deserialize_with = "text::one")]
     pub idle_timeout: Duration,
-    /// See [`QuicSettings::socket_buffer_bytes`]. `socket_buffer` in the file.
+    /// See [`TransportSettings::socket_buffer_bytes`]. `socket_buffer` in the file.
     #[serde(rename = "socket_buffer", deserialize_with = "text::size")]
     pub socket_buffer_bytes: usize,
-    /// See [`QuicSettings::mtu_initial`].
+    /// See [`TransportSettings::mtu_initial`].
     #[serde(deserialize_with = "text::number")]
     pub mtu_initial: u16,
-    /// See [`QuicSettings::mtu_upper`].
+    /// See [`TransportSettings::mtu_upper`].
     #[serde(deserialize_with = "text::number")]
     pub mtu_upper: u16,
 }
@@ -148,7 +141,7 @@ impl Default for ClientTransport {
             reconnect_base,
             reconnect_max,
         } = ClientConfig::default();
-        let quic = QuicSettings::default();
+        let quic = TransportSettings::default();
         Self {
             keepalive_interval: path.keepalive_interval,
             dgram_age_max: path.dgram_age_max,
@@ -181,8 +174,8 @@ impl ClientTransport {
     }
 
     /// The settings of QUIC beneath.
-    pub fn quic(&self) -> QuicSettings {
-        QuicSettings {
+    pub fn quic(&self) -> TransportSettings {
+        TransportSettings {
             idle_timeout: self.idle_timeout,
             socket_buffer_bytes: self.socket_buffer_bytes,
             mtu_initial: self.mtu_initial,
@@ -200,6 +193,7 @@ impl ClientFile {
         interface_name("tun.name", &self.tun.name)?;
         config::number("tun.mtu_max", self.tun.mtu_max, 1280..=9000)?;
         check_routes(&self.tun.routes)?;
+        self.check_route_loop()?;
         self.transport.core().try_new()?;
         let quic = self.transport.quic().try_new()?;
         if self.transport.keepalive_interval > quic.idle_timeout / 2 {
@@ -213,6 +207,26 @@ impl ClientFile {
             ));
         }
         Ok(self)
+    }
+
+    /// An address that is written out can be checked here, a name at each dial.
+    fn check_route_loop(&self) -> Result<(), ConfigError> {
+        let Host::Ip(provider) = &self.provider.address.host else {
+            return Ok(());
+        };
+        match self
+            .tun
+            .routes
+            .iter()
+            .find(|route| route.contains(*provider))
+        {
+            None => Ok(()),
+            Some(route) => Err(ConfigError::new(
+                "tun.routes",
+                route,
+                format!("prefixes without the provider's own address {provider}"),
+            )),
+        }
     }
 
     /// Where the control socket is: as configured, or `<run_dir>/<tun.name>.sock`.
@@ -236,6 +250,10 @@ impl RoleFile for ClientFile {
 
     fn log(&mut self) -> &mut LogSection {
         &mut self.log
+    }
+
+    fn peers(&self) -> Vec<(String, PublicKey)> {
+        vec![("provider.public_key".into(), self.provider.public_key)]
     }
 
     fn checked(self) -> Result<Self, ConfigError> {

@@ -3,84 +3,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
-use quell_core::config::{self, ConfigError};
+use quell_core::config::ConfigError;
 use serde::Deserialize;
 
 use crate::control::RUN_DIR;
 
-/// Shortest `transport.idle_timeout`: packs may be acknowledged for 60 s
-/// (`ack_timeout`), and QUIC must outlive that by 15 s, or an outage that a lane
-/// survives would end the connection under it (DESIGN §4, "The QUIC beneath").
-pub(super) const IDLE_TIMEOUT_MIN: Duration = Duration::from_secs(75);
-
-/// Longest `transport.idle_timeout`: a dead peer's state is not kept for longer.
-pub(super) const IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-
 /// Longest name of an interface: `IFNAMSIZ` less the terminating zero (netdevice(7)).
 const INTERFACE_NAME_BYTES_MAX: usize = 15;
-
-/// The QUIC transport beneath a path, as either file sets it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QuicSettings {
-    /// Silence after which QUIC gives a connection up; the lower of both ends' counts.
-    ///
-    /// 75 s: `ack_timeout` (60 s) and 15 s (DESIGN §4). Range 75 s to 10 min.
-    pub idle_timeout: Duration,
-    /// Bytes asked of the system for each of the UDP socket's two buffers.
-    ///
-    /// 4 MiB: 33 ms at 1 Gbit/s, more than a descheduled engine sleeps. The
-    /// system may give less. Range 64 KiB to 64 MiB.
-    pub socket_buffer_bytes: usize,
-    /// Bytes of UDP payload that every path is assumed to carry.
-    ///
-    /// 1,200: what RFC 9000 §14 demands of any QUIC path. Range 1,200 to 1,452.
-    pub mtu_initial: u16,
-    /// Largest UDP payload that discovery tries, in bytes.
-    ///
-    /// 1,452: an Ethernet frame's 1,500 less the headers of IPv6 and UDP. Over
-    /// IPv4 alone 1,472 fit. Range `mtu_initial` to 1,472.
-    pub mtu_upper: u16,
-}
-
-impl Default for QuicSettings {
-    fn default() -> Self {
-        Self {
-            idle_timeout: IDLE_TIMEOUT_MIN,
-            socket_buffer_bytes: 4 * 1024 * 1024,
-            mtu_initial: 1200,
-            mtu_upper: 1452,
-        }
-    }
-}
-
-impl QuicSettings {
-    /// Checks every value against its range.
-    ///
-    /// # Errors
-    /// The first setting outside its range, named as in a configuration file.
-    pub fn try_new(self) -> Result<Self, ConfigError> {
-        config::duration(
-            "transport.idle_timeout",
-            self.idle_timeout,
-            IDLE_TIMEOUT_MIN..=IDLE_TIMEOUT_MAX,
-        )?;
-        size(
-            "transport.socket_buffer",
-            self.socket_buffer_bytes,
-            64 * 1024,
-            64 * 1024 * 1024,
-        )?;
-        config::number("transport.mtu_initial", self.mtu_initial, 1200..=1452)?;
-        config::number(
-            "transport.mtu_upper",
-            self.mtu_upper,
-            self.mtu_initial..=1472,
-        )?;
-        Ok(self)
-    }
-}
 
 /// `[control]`: the local control socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -165,21 +95,6 @@ impl FromStr for LogLevel {
             .find(|level| level.as_str() == text)
             .ok_or("off, error, warn, info or debug")
     }
-}
-
-/// Checks a size against its range, which the error names in the units people write.
-pub(super) fn size(
-    key: &str,
-    bytes: usize,
-    bytes_min: usize,
-    bytes_max: usize,
-) -> Result<(), ConfigError> {
-    if (bytes_min..=bytes_max).contains(&bytes) {
-        return Ok(());
-    }
-    let words = |bytes| bytesize::ByteSize(bytes as u64).display().iec();
-    let allowed = format!("{} to {}", words(bytes_min), words(bytes_max));
-    Err(ConfigError::new(key, bytes, allowed))
 }
 
 /// Checks the name of a network interface.

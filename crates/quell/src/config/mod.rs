@@ -50,16 +50,19 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use quell_core::config::ConfigError;
+use quell_net::identity::Identity;
+use quell_wire::key::{PublicKey, SecretKey};
 use serde::de::DeserializeOwned;
 
 pub use address::{AddressError, Host, ServerAddress};
 pub use client::{ClientFile, ClientTransport, ProviderPeer, TunSection};
-pub use common::{ControlSection, LogLevel, LogSection, QuicSettings};
+pub use common::{ControlSection, LogLevel, LogSection};
 pub use error::{LoadError, Place};
 pub use key_file::read_private_key;
 pub use provider::{
     Addresses, ClientEntry, EgressKind, EgressSection, Limits, ProviderFile, ProviderTransport,
 };
+pub use quell_net::transport::TransportSettings;
 use source::Source;
 
 /// Most bytes of a configuration file: room for some 8,000 clients of a provider.
@@ -100,12 +103,10 @@ pub fn load_with(
     match (is_client, is_provider) {
         (true, false) => {
             let file: ClientFile = finish(&source, folder, variable)?;
-            read_private_key(&file.private_key_file)?;
             Ok(Config::Client(Box::new(file)))
         }
         (false, true) => {
             let file: ProviderFile = finish(&source, folder, variable)?;
-            read_private_key(&file.private_key_file)?;
             Ok(Config::Provider(Box::new(file)))
         }
         (true, true) => Err(LoadError::BothRoles {
@@ -123,6 +124,8 @@ trait RoleFile: DeserializeOwned {
     fn run_dir(&mut self) -> &mut PathBuf;
     fn control(&mut self) -> &mut ControlSection;
     fn log(&mut self) -> &mut LogSection;
+    /// The public keys of the other side, with their settings' names.
+    fn peers(&self) -> Vec<(String, PublicKey)>;
     fn checked(self) -> Result<Self, ConfigError>;
 }
 
@@ -153,7 +156,27 @@ fn finish<F: RoleFile>(
     if let Some(value) = set("QUELL_PRIVATE_KEY_FILE") {
         *file.private_key_file() = value.into();
     }
-    file.checked().map_err(|error| source.setting(error))
+    let mut file = file.checked().map_err(|error| source.setting(error))?;
+    let own = read_private_key(file.private_key_file())?;
+    refuse_own_key(&own, &file.peers()).map_err(|error| source.setting(error))?;
+    Ok(file)
+}
+
+/// Of two key pairs the wrong public half is easily copied; it shows here, or as
+/// a handshake that never succeeds.
+fn refuse_own_key(own: &SecretKey, peers: &[(String, PublicKey)]) -> Result<(), ConfigError> {
+    // A secret that has no public half is refused when it is used.
+    let Ok(own) = Identity::from_secret(own).map(|identity| identity.public_key()) else {
+        return Ok(());
+    };
+    match peers.iter().find(|(_, peer)| *peer == own) {
+        None => Ok(()),
+        Some((key, _)) => Err(ConfigError::new(
+            key,
+            own,
+            "the other side's key; this one belongs to the key in private_key_file",
+        )),
+    }
 }
 
 /// A key pasted where its file's name belongs: as a path it would end up in messages and logs.

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use quell_core::config::{self, ConfigError, PathConfig, ProviderConfig};
 use quell_core::provider::AddressPool;
+use quell_net::transport::TransportSettings;
 use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
-use super::common::{ControlSection, LogSection, QuicSettings, default_run_dir, interface_name};
+use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
 use super::{RoleFile, text};
 
 /// Longest name of a client, in characters: a line of a table stays one line.
@@ -176,16 +177,16 @@ pub struct ProviderTransport {
     /// See [`ProviderConfig::hello_timeout`].
     #[serde(deserialize_with = "text::one")]
     pub hello_timeout: Duration,
-    /// See [`QuicSettings::idle_timeout`].
+    /// See [`TransportSettings::idle_timeout`].
     #[serde(deserialize_with = "text::one")]
     pub idle_timeout: Duration,
-    /// See [`QuicSettings::socket_buffer_bytes`]. `socket_buffer` in the file.
+    /// See [`TransportSettings::socket_buffer_bytes`]. `socket_buffer` in the file.
     #[serde(rename = "socket_buffer", deserialize_with = "text::size")]
     pub socket_buffer_bytes: usize,
-    /// See [`QuicSettings::mtu_initial`].
+    /// See [`TransportSettings::mtu_initial`].
     #[serde(deserialize_with = "text::number")]
     pub mtu_initial: u16,
-    /// See [`QuicSettings::mtu_upper`].
+    /// See [`TransportSettings::mtu_upper`].
     #[serde(deserialize_with = "text::number")]
     pub mtu_upper: u16,
 }
@@ -197,7 +198,7 @@ impl Default for ProviderTransport {
             sessions_max: _,
             hello_timeout,
         } = ProviderConfig::default();
-        let quic = QuicSettings::default();
+        let quic = TransportSettings::default();
         Self {
             dgram_age_max: path.dgram_age_max,
             dgram_queue_bytes_max: path.dgram_queue_bytes_max,
@@ -212,8 +213,8 @@ impl Default for ProviderTransport {
 
 impl ProviderTransport {
     /// The settings of QUIC beneath.
-    pub fn quic(&self) -> QuicSettings {
-        QuicSettings {
+    pub fn quic(&self) -> TransportSettings {
+        TransportSettings {
             idle_timeout: self.idle_timeout,
             socket_buffer_bytes: self.socket_buffer_bytes,
             mtu_initial: self.mtu_initial,
@@ -295,6 +296,13 @@ impl RoleFile for ProviderFile {
 
     fn log(&mut self) -> &mut LogSection {
         &mut self.log
+    }
+
+    fn peers(&self) -> Vec<(String, PublicKey)> {
+        let entries = self.clients.iter().enumerate();
+        entries
+            .map(|(index, client)| (format!("clients[{index}].public_key"), client.public_key))
+            .collect()
     }
 
     fn checked(self) -> Result<Self, ConfigError> {

@@ -1,0 +1,93 @@
+//! A client: a TUN, and the tunnel behind it.
+
+use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
+use quell_net::identity::Identity;
+use quell_tun::os::{TunConfig, TunDevice};
+
+use crate::config::{ClientFile, read_private_key};
+use crate::control::{self, Server};
+use crate::device;
+use crate::error::Error;
+use crate::running::{Running, answers};
+
+/// A running client, with its control socket.
+pub struct Client {
+    // Declared first, dropped first: no question is answered by half an engine.
+    _control: Server,
+    running: Running<ClientReport>,
+}
+
+impl Client {
+    /// Starts the client that `file` describes: creates the TUN in the calling
+    /// thread's network namespace, and dials. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// The key, the TUN or the control socket is not to be had.
+    pub fn start(file: &ClientFile) -> Result<Self, Error> {
+        let identity = Identity::from_secret(&read_private_key(&file.private_key_file)?)?;
+        let settings = ClientSettings {
+            identity,
+            provider: file.provider.public_key,
+            remote: file.provider.address.to_string(),
+            core: file.transport.core().try_new()?,
+            transport: file.transport.quic().try_new()?,
+            mtu_max: file.tun.mtu_max,
+            agent: agent(),
+        };
+        let (name, routes) = (file.tun.name.clone(), file.tun.routes.clone());
+        let seed = rand::random();
+        let running = Running::start("quell-client", move |tell| async move {
+            let tun = TunDevice::create(TunConfig {
+                name: Some(name.clone()),
+                ..TunConfig::default()
+            })?;
+            let (engine, handle, wanted) = ClientEngine::new(settings, split(tun), seed)?;
+            // The starter may have gone; the engine then ends by its handle.
+            let _ = tell.send(Ok(handle));
+            tokio::select! {
+                ended = engine.run() => Ok(ended?),
+                failed = device::follow(&name, &routes, wanted) => failed,
+            }
+        })?;
+        let control = control::serve(&file.control_socket(), answers(running.handle(), "client"))?;
+        Ok(Self {
+            _control: control,
+            running,
+        })
+    }
+
+    /// What it is doing.
+    ///
+    /// # Errors
+    /// It has stopped.
+    pub async fn status(&self) -> Result<ClientReport, Error> {
+        self.running.status().await
+    }
+
+    /// Whether it has ended by itself; [`Client::stop`] tells why.
+    pub fn is_finished(&self) -> bool {
+        self.running.is_finished()
+    }
+
+    /// Closes the session, removes the TUN, and waits for the end.
+    ///
+    /// # Errors
+    /// Why it had ended before.
+    pub async fn stop(&self) -> Result<(), Error> {
+        self.running.stop().await
+    }
+}
+
+/// What we call ourselves.
+fn agent() -> String {
+    format!("quell/{}", env!("CARGO_PKG_VERSION"))
+}
+
+pub(crate) fn split(tun: TunDevice) -> Device {
+    let (reader, writer, stop) = tun.split();
+    Device {
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+        stop,
+    }
+}

@@ -1,0 +1,105 @@
+//! Makes a TUN look as the session wants it: addresses, MTU, routes.
+//!
+//! The engine publishes the wanted state; this task follows it. Only the latest
+//! state counts, so a burst of changes costs one. The first state brings the
+//! interface up and installs the routes; a later session with other addresses
+//! moves them.
+
+use std::net::IpAddr;
+
+use quell_core::status::TunnelAddresses;
+use quell_net::engine::client::DeviceState;
+use quell_packet::Prefix;
+use quell_tun::TunError;
+use quell_tun::link::Link;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::error::Error;
+
+/// Follows `wanted` until the engine is gone.
+///
+/// # Errors
+/// The interface does not take what the session needs.
+pub(crate) async fn follow(name: &str, routes: &[Prefix], mut wanted: watch::Receiver<DeviceState>) -> Result<(), Error> {
+    let link = Link::open(name).await?;
+    let mut current = DeviceState::default();
+    while wanted.changed().await.is_ok() {
+        let state = *wanted.borrow_and_update();
+        if state.mtu != 0 && state.mtu != current.mtu {
+            link.set_mtu(state.mtu).await?;
+        }
+        if let Some(addresses) = state.addresses
+            && state.addresses != current.addresses
+        {
+            if let Some(underlay) = state.underlay {
+                check_routes(routes, underlay)?;
+            }
+            readdress(&link, current.addresses, addresses).await?;
+            link.up().await?;
+            add_routes(&link, routes).await?;
+            info!(interface = name, ipv4 = ?addresses.ipv4, ipv6 = ?addresses.ipv6, mtu = state.mtu, "interface is ready");
+        }
+        current = state;
+    }
+    Ok(())
+}
+
+fn check_routes(routes: &[Prefix], provider: IpAddr) -> Result<(), Error> {
+    match routes.iter().find(|route| route.contains(provider)) {
+        None => Ok(()),
+        Some(route) => Err(Error::RouteLoop {
+            route: route.to_string(),
+            provider,
+        }),
+    }
+}
+
+async fn readdress(link: &Link, old: Option<TunnelAddresses>, new: TunnelAddresses) -> Result<(), Error> {
+    for (address, len) in old.iter().flat_map(of) {
+        if !of(&new).contains(&(address, len)) {
+            link.remove_address(address, len).await?;
+        }
+    }
+    add_addresses(link, &new).await
+}
+
+/// Adds all addresses; a host without IPv6 goes on with IPv4 (case B88).
+///
+/// # Errors
+/// An address is refused for another reason, or none could be added.
+pub(crate) async fn add_addresses(link: &Link, addresses: &TunnelAddresses) -> Result<(), Error> {
+    let mut refused = None;
+    let mut added = 0;
+    for (address, len) in of(addresses) {
+        match link.add_address(address, len).await {
+            Ok(()) => added += 1,
+            Err(error @ TunError::Ipv6Disabled { .. }) => {
+                warn!("going on without IPv6: {error}");
+                refused = Some(error);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match refused {
+        Some(error) if added == 0 => Err(error.into()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+async fn add_routes(link: &Link, routes: &[Prefix]) -> Result<(), Error> {
+    for route in routes {
+        match link.replace_route((route.addr(), route.len()), None).await {
+            Ok(()) => {}
+            Err(error @ TunError::Ipv6Disabled { .. }) => warn!(%route, "route left out: {error}"),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn of(addresses: &TunnelAddresses) -> Vec<(IpAddr, u8)> {
+    let ipv4 = addresses.ipv4.map(|(address, len)| (IpAddr::from(address), len));
+    let ipv6 = addresses.ipv6.map(|(address, len)| (IpAddr::from(address), len));
+    [ipv4, ipv6].into_iter().flatten().collect()
+}

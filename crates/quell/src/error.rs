@@ -1,0 +1,52 @@
+//! What keeps a client or a provider from running.
+
+use std::io;
+
+use quell_core::config::ConfigError;
+use thiserror::Error;
+
+use crate::config::LoadError;
+use crate::control::ControlError;
+
+/// A client or a provider cannot start, or cannot go on.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The private key's file is not usable.
+    #[error(transparent)]
+    Key(#[from] LoadError),
+    /// A setting is not allowed.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The TUN, its addresses or its routes.
+    #[error(transparent)]
+    Tun(#[from] quell_tun::TunError),
+    /// The way from the TUN to the world.
+    #[error(transparent)]
+    Egress(#[from] quell_egress::EgressError),
+    /// QUIC, or the threads around it.
+    #[error(transparent)]
+    Net(#[from] quell_net::NetError),
+    /// The control socket.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// A route of ours would carry the tunnel inside itself.
+    #[error("tun.routes has {route}, which covers the provider's own address {provider}: the tunnel would run through itself")]
+    RouteLoop {
+        /// The route.
+        route: String,
+        /// The address.
+        provider: std::net::IpAddr,
+    },
+    /// The system gives no thread, no runtime or no random numbers.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The engine's thread died; this is a bug.
+    #[error("the engine ended without a word")]
+    EngineLost,
+}

@@ -1,0 +1,103 @@
+//! A provider: the QUIC server, its TUN, and the kernel's way to the world.
+
+use quell_core::provider::Roster;
+use quell_egress::{EgressConfig, KernelEgress};
+use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
+use quell_net::identity::Identity;
+use quell_tun::link::Link;
+use quell_tun::os::{TunConfig, TunDevice};
+use tracing::info;
+
+use crate::client::split;
+use crate::config::{ProviderFile, read_private_key};
+use crate::control::{self, Server};
+use crate::device::add_addresses;
+use crate::error::Error;
+use crate::running::{Running, answers};
+
+/// A running provider, with its control socket.
+pub struct Provider {
+    // Declared first, dropped first: no question is answered by half an engine.
+    _control: Server,
+    running: Running<ProviderReport>,
+}
+
+impl Provider {
+    /// Starts the provider that `file` describes, in the calling thread's network
+    /// namespace. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// The key, the TUN, the forwarding, the UDP port or the control socket is
+    /// not to be had.
+    pub fn start(file: &ProviderFile) -> Result<Self, Error> {
+        let settings = settings(file)?;
+        let egress = EgressConfig {
+            tun_name: file.egress.tun_name.clone(),
+            ipv4_pool: file.addresses.ipv4_pool,
+            ipv6_pool: file.addresses.ipv6_pool,
+            masquerade: file.egress.masquerade,
+            run_dir: file.run_dir.clone(),
+        };
+        let gateway = settings.pool.gateway();
+        let mtu = file.egress.tun_mtu;
+        let seed = rand::random();
+        let running = Running::start("quell-provider", move |tell| async move {
+            let name = egress.tun_name.clone();
+            let tun = TunDevice::create(TunConfig {
+                name: Some(name.clone()),
+                mtu,
+            })?;
+            let link = Link::open(&name).await?;
+            add_addresses(&link, &gateway).await?;
+            link.up().await?;
+            let egress = KernelEgress::install(egress)?;
+            let (engine, handle) = ProviderEngine::new(settings, split(tun), seed)?;
+            info!(listen = %engine.local_addr()?, interface = name, "provider is ready");
+            // The starter may have gone; the engine then ends by its handle.
+            let _ = tell.send(Ok(handle));
+            let ended = engine.run().await;
+            egress.remove()?;
+            Ok(ended?)
+        })?;
+        let control = control::serve(&file.control_socket(), answers(running.handle(), "provider"))?;
+        Ok(Self {
+            _control: control,
+            running,
+        })
+    }
+
+    /// What it is doing.
+    ///
+    /// # Errors
+    /// It has stopped.
+    pub async fn status(&self) -> Result<ProviderReport, Error> {
+        self.running.status().await
+    }
+
+    /// Whether it has ended by itself; [`Provider::stop`] tells why.
+    pub fn is_finished(&self) -> bool {
+        self.running.is_finished()
+    }
+
+    /// Says goodbye to all clients, removes the TUN and the rules, and waits for
+    /// the end.
+    ///
+    /// # Errors
+    /// Why it had ended before.
+    pub async fn stop(&self) -> Result<(), Error> {
+        self.running.stop().await
+    }
+}
+
+fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {
+    let clients = file.clients.iter().map(|client| (client.name.clone(), client.public_key));
+    Ok(ProviderSettings {
+        identity: Identity::from_secret(&read_private_key(&file.private_key_file)?)?,
+        listen: file.listen,
+        core: file.core().try_new()?,
+        roster: Roster::try_new(clients)?,
+        pool: file.addresses.pool()?,
+        transport: file.transport.quic().try_new()?,
+        mtu_max: file.egress.tun_mtu,
+    })
+}

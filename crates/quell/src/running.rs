@@ -1,0 +1,149 @@
+//! A client or a provider that runs: its thread, its handle, its control socket.
+//!
+//! The engine has a thread of its own with a current-thread runtime; everything
+//! of it lives and ends there. Whoever holds [`Running`] asks for a status, tells
+//! it to stop, waits for its end. Dropping it stops the engine and waits.
+
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quell_net::engine::Handle;
+use serde::Serialize;
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
+use crate::control::{Command, Handler, Request};
+use crate::error::Error;
+
+/// What the engine's thread reports once it stands.
+type Started<R> = Result<Handle<R>, Error>;
+
+/// A running engine.
+pub(crate) struct Running<R: Send + 'static> {
+    handle: Handle<R>,
+    thread: Mutex<Option<JoinHandle<Result<(), Error>>>>,
+}
+
+impl<R: Send + 'static> Running<R> {
+    /// Runs `body` on a thread of its own, within a `LocalSet`. It reports
+    /// through the sender once the engine stands, and runs it to its end.
+    pub(crate) fn start<F, B>(name: &str, body: B) -> Result<Self, Error>
+    where
+        F: Future<Output = Result<(), Error>>,
+        B: FnOnce(mpsc::Sender<Started<R>>) -> F + Send + 'static,
+    {
+        let (tell, told) = mpsc::channel();
+        let run = move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|source| Error::System {
+                doing: "start a runtime",
+                source,
+            })?;
+            LocalSet::new().block_on(&runtime, body(tell))
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        let thread = thread.map_err(|source| Error::System {
+            doing: "start a thread",
+            source,
+        })?;
+        match told.recv() {
+            Ok(Ok(handle)) => Ok(Self {
+                handle,
+                thread: Mutex::new(Some(thread)),
+            }),
+            Ok(Err(error)) => Err(error),
+            // It ended before it could tell: its result says why.
+            Err(mpsc::RecvError) => match thread.join() {
+                Ok(Err(error)) => Err(error),
+                Ok(Ok(())) | Err(_) => Err(Error::EngineLost),
+            },
+        }
+    }
+
+    /// The handle on the engine.
+    pub(crate) fn handle(&self) -> &Handle<R> {
+        &self.handle
+    }
+
+    /// What the engine is doing.
+    ///
+    /// # Errors
+    /// It has stopped.
+    pub(crate) async fn status(&self) -> Result<R, Error> {
+        Ok(self.handle.status().await?)
+    }
+
+    /// Whether the engine has ended by itself.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.lock().as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Tells the engine to stop, and waits for its end.
+    ///
+    /// # Errors
+    /// Why it had ended before.
+    pub(crate) async fn stop(&self) -> Result<(), Error> {
+        self.handle.stop().await;
+        while !self.is_finished() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.join()
+    }
+
+    fn join(&self) -> Result<(), Error> {
+        match self.thread.lock().take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(Error::EngineLost),
+        }
+    }
+}
+
+impl<R: Send + 'static> Drop for Running<R> {
+    fn drop(&mut self) {
+        if self.thread.lock().is_none() {
+            return;
+        }
+        let Ok(runtime) = Builder::new_current_thread().build() else {
+            return;
+        };
+        runtime.block_on(self.handle.stop());
+        // Whoever wants the reason of the end calls `stop`.
+        let _ = self.join();
+    }
+}
+
+/// Answers the control socket's questions from an engine.
+pub(crate) fn answers<R: Serialize + Send + 'static>(handle: &Handle<R>, role: &'static str) -> Handler {
+    let handle = handle.clone();
+    Arc::new(move |request: Request| {
+        let handle = handle.clone();
+        Box::pin(async move {
+            match request.command {
+                Command::Status => {
+                    let report = handle.status().await.map_err(|error| error.to_string())?;
+                    describe(role, &report)
+                }
+            }
+        })
+    })
+}
+
+#[derive(Serialize)]
+struct Described<'a, R> {
+    role: &'static str,
+    version: &'static str,
+    #[serde(flatten)]
+    report: &'a R,
+}
+
+fn describe<R: Serialize>(role: &'static str, report: &R) -> Result<serde_json::Value, String> {
+    let described = Described {
+        role,
+        version: env!("CARGO_PKG_VERSION"),
+        report,
+    };
+    serde_json::to_value(described).map_err(|error| error.to_string())
+}
