@@ -11,7 +11,8 @@ use std::net::IpAddr;
 use quell_packet::build::{Header, Segment};
 use quell_packet::ipv6::EXTENSIONS_MAX;
 use quell_packet::{
-    FlowKey, IcmpView, IpPacket, PacketError, TcpView, UdpView, fuzz, icmp, protocol,
+    FlowKey, IcmpView, IpPacket, Ipv4View, Ipv6View, PacketError, TcpView, UdpView, fuzz, icmp,
+    protocol,
 };
 
 fn ip(text: &str) -> IpAddr {
@@ -143,6 +144,15 @@ fn only_versions_4_and_6_are_packets() {
             "{version}"
         );
     }
+}
+
+#[test]
+fn a_view_takes_its_own_version_alone() {
+    let (v4, v6) = (v4().udp(1, 2, &[0; 64]), v6().udp(1, 2, &[0; 64]));
+    assert_eq!(Ipv4View::parse(&v6), Err(PacketError::UnknownVersion));
+    assert_eq!(Ipv6View::parse(&v4), Err(PacketError::UnknownVersion));
+    assert_eq!(Ipv4View::parse(&[]), Err(PacketError::Empty));
+    assert_eq!(Ipv6View::parse(&[]), Err(PacketError::Empty));
 }
 
 #[test]

@@ -56,6 +56,24 @@ fn a_packet_is_cut_at_multiples_of_eight() {
 }
 
 #[test]
+fn no_empty_piece_follows_a_full_one() {
+    let packet = |length| header().packet(protocol::UDP, &pattern(length));
+    assert_eq!(
+        shape(&packet(2 * 1_256), 1_276),
+        [(0, 1_256, true), (1_256, 1_256, false)]
+    );
+    // The last piece may fill the MTU with a length that is no multiple of 8.
+    assert_eq!(
+        shape(&packet(1_256 + 1_260), 1_280),
+        [(0, 1_256, true), (1_256, 1_260, false)]
+    );
+    assert_eq!(
+        shape(&packet(1_256 + 1_261), 1_280),
+        [(0, 1_256, true), (1_256, 1_256, true), (2_512, 5, false)]
+    );
+}
+
+#[test]
 fn a_packet_that_fits_is_its_only_piece() {
     for dont_fragment in [false, true] {
         let packet = Header {

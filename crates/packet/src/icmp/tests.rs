@@ -366,6 +366,10 @@ fn a_quotation_may_be_padded_or_forged() {
     let mut padded = inner.clone();
     padded.resize(128, 0);
     assert_eq!(flow(&outer(&padded)).unwrap().source_port, 7);
+    for whole in [inner.clone(), v6().udp(7, 9, b"x")] {
+        let padded = [&whole[..], &[0; 64]].concat();
+        assert_eq!(IpPacket::parse_quoted(&padded), IpPacket::parse(&whole));
+    }
     // A total length below the header's, the other family, a later fragment, nothing.
     let mut short = inner.clone();
     short[2..4].copy_from_slice(&[0, 19]);
