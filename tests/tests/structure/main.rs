@@ -1,0 +1,20 @@
+//! What must stay true of the project as a whole, and no compiler checks: one program, without root and without network.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `graph` | which crate may depend on which, where the named libraries stand, lints, the dependency table |
+//! | `limits` | sizes of files and functions, a doc on each file |
+//! | `words` | what may not be said: clocks in the core, stubs, unsafe code |
+//! | `requirements` | the table requirement → test |
+//! | `source` | the files as text, and Rust text without comments and literals |
+//!
+//! Each check is a function over text that returns what it found. One test runs it over the tree, others feed it a small
+//! wrong input and see it complain: a check that cannot fail is worth nothing.
+
+#![allow(clippy::unwrap_used)]
+
+mod graph;
+mod limits;
+mod requirements;
+mod source;
+mod words;
