@@ -242,19 +242,28 @@ fn skip(decoder: &mut Decoder<'_>, message: &'static str) -> Result<(), ControlE
     }
 }
 
-/// Whether a value of this kind holds no other and has its length in front.
+/// Whether a value of this kind holds no other and has its length in front. What is not listed is refused.
 const fn is_single(kind: Type) -> bool {
-    !matches!(
+    matches!(
         kind,
-        Type::Array
-            | Type::Map
-            | Type::Tag
-            | Type::ArrayIndef
-            | Type::MapIndef
-            | Type::BytesIndef
-            | Type::StringIndef
-            | Type::Break
-            | Type::Unknown(_)
+        Type::Bool
+            | Type::Null
+            | Type::Undefined
+            | Type::U8
+            | Type::U16
+            | Type::U32
+            | Type::U64
+            | Type::I8
+            | Type::I16
+            | Type::I32
+            | Type::I64
+            | Type::Int
+            | Type::F16
+            | Type::F32
+            | Type::F64
+            | Type::Simple
+            | Type::Bytes
+            | Type::String
     )
 }
 

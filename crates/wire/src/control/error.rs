@@ -1,7 +1,8 @@
 //! What can be wrong with a control message, or with one that is to be written.
 //!
 //! The kinds name message and field, so that a log line or a close reason tells the people at the other end what to
-//! mend. They carry numbers and names of ours only, nothing that the peer chose to say.
+//! mend. They carry numbers and names of ours only, nothing that the peer chose to say, so that no peer writes into a
+//! log. An oversize message has a code of its own: its sender is not broken, it only has too much to say.
 
 use crate::registry::{CBOR_DEPTH_MAX, CONTROL_MESSAGE_BYTES_MAX, ErrorCode};
 

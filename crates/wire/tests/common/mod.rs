@@ -1,7 +1,8 @@
 //! Reads the vector files of `golden/`.
 //!
 //! A line is `name = hex`, and in the files of malformed input `name = hex ; reason`. A line that begins with white
-//! space goes on with the one before it.
+//! space goes on with the one before it. The format is for people and for implementations in any language; this
+//! reader is all it takes.
 
 /// Name, bytes, and why they are refused (empty in the files of well-formed input).
 pub(crate) type Vector = (String, Vec<u8>, String);
