@@ -1,1 +1,156 @@
-//! The quell command.
+//! The `quell` command.
+//!
+//! | exit code | means |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | it failed: the system or a peer refused |
+//! | 2 | it was asked wrongly: bad arguments, or a bad configuration file |
+//!
+//! Results go to standard output, everything else to standard error. A failure
+//! is one line, `error: what: because: of what`; there is no backtrace, since
+//! nothing that ends here is a bug. Writing to a pipe that nobody reads any more
+//! ends with 1 and without a word, as it does for every tool in a pipeline.
+//!
+//! Each verb is a file in `verbs`: its arguments and one `run` function that is
+//! given the [`Streams`] it may use.
+
+mod table;
+mod verbs;
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Read, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use verbs::{check, keygen, pubkey, status};
+
+/// What a run may read and write.
+pub struct Streams<'a> {
+    /// Standard input.
+    pub input: &'a mut dyn Read,
+    /// Results.
+    pub out: &'a mut dyn Write,
+    /// Everything that is not a result.
+    pub err: &'a mut dyn Write,
+}
+
+/// How a run ended; the number is the process's exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// The system or a peer refused.
+    Failed = 1,
+    /// Bad arguments or a bad configuration file.
+    Usage = 2,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a verb did not do what it was asked.
+#[derive(Debug)]
+enum Failure {
+    Failed(anyhow::Error),
+    Usage(anyhow::Error),
+}
+
+impl Failure {
+    fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Carries packets over QUIC to an exit, and goes quiet when the path fails.
+#[derive(Debug, Parser)]
+#[command(name = "quell", version, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 bad arguments or configuration.")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Keygen(keygen::Keygen),
+    Pubkey(pubkey::Pubkey),
+    Check(check::Check),
+    Status(status::Status),
+}
+
+impl Verb {
+    fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Keygen(verb) => verb.run(streams),
+            Self::Pubkey(verb) => verb.run(streams),
+            Self::Check(verb) => verb.run(streams),
+            Self::Status(verb) => verb.run(streams),
+        }
+    }
+}
+
+/// Runs the process's command line.
+pub fn main() -> ExitCode {
+    // Not locked: the log's lines come from other threads, and would wait for ever.
+    let mut streams = Streams {
+        input: &mut io::stdin(),
+        out: &mut io::stdout(),
+        err: &mut io::stderr(),
+    };
+    run(std::env::args_os(), &mut streams).into()
+}
+
+/// Runs one command line, the program's name first.
+pub fn run(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>) -> Exit {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(answer) => return explain(&answer, streams),
+    };
+    // A full disk shows when the last bytes leave the buffer.
+    let done = cli
+        .verb
+        .run(streams)
+        .and_then(|()| streams.out.flush().map_err(Failure::from));
+    let (exit, error) = match done {
+        Ok(()) => return Exit::Done,
+        Err(Failure::Failed(error)) => (Exit::Failed, error),
+        Err(Failure::Usage(error)) => (Exit::Usage, error),
+    };
+    if !is_broken_pipe(&error) {
+        // Nothing is left to be told where even this cannot be written.
+        let _ = writeln!(streams.err, "error: {error:#}");
+    }
+    exit
+}
+
+/// Prints help and version as results, mistakes as errors.
+fn explain(answer: &clap::Error, streams: &mut Streams<'_>) -> Exit {
+    let text = answer.render();
+    if answer.use_stderr() {
+        let _ = write!(streams.err, "{text}");
+        return Exit::Usage;
+    }
+    let written = write!(streams.out, "{text}").and_then(|()| streams.out.flush());
+    match written {
+        Ok(()) => Exit::Done,
+        Err(_) => Exit::Failed,
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}

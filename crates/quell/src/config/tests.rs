@@ -604,13 +604,19 @@ fn an_own_key_is_no_peers_key() {
         .load(client().replace(&public(1), &own.to_text()))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("quell.toml:5: provider.public_key = "), "{error}");
+    assert!(
+        error.contains("quell.toml:5: provider.public_key = "),
+        "{error}"
+    );
     assert!(error.contains("private_key_file"), "{error}");
     let error = folder
         .load(provider().replace(&public(2), &own.to_text()))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("quell.toml:10: clients[1].public_key = "), "{error}");
+    assert!(
+        error.contains("quell.toml:10: clients[1].public_key = "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,0 +1,150 @@
+//! `quell check`: is a configuration file good, and what does it mean?
+//!
+//! Goes through the very loading that `up` and `provide` begin with, so a file
+//! that passes here is not refused there. What is printed is the understood
+//! value with its defaults filled in, not the text of the file. Secret keys are
+//! shown as their public halves.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+
+use clap::Args;
+use quell::config::{self, ClientFile, Config, EgressKind, ProviderFile, read_private_key};
+use quell_net::identity::Identity;
+use quell_net::transport::TransportSettings;
+
+use crate::table::Table;
+use crate::{Failure, Streams};
+
+/// Most items of a list that are shown one by one.
+const LISTED_MAX: usize = 16;
+
+/// Check a configuration file and print what it means
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The file, of a client or of a provider
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl Check {
+    pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
+        let config = config::load(&self.file).map_err(Failure::usage)?;
+        let (role, table) = match &config {
+            Config::Client(file) => ("client", client(file)?),
+            Config::Provider(file) => ("provider", provider(file)?),
+        };
+        writeln!(
+            streams.out,
+            "{} is good: a {role}\n\n{table}",
+            self.file.display()
+        )?;
+        Ok(())
+    }
+}
+
+fn client(file: &ClientFile) -> Result<Table, Failure> {
+    let mut table = Table::default();
+    private_key(&mut table, &file.private_key_file)?;
+    table.row("provider", &file.provider.address);
+    table.row("provider's key", file.provider.public_key);
+    let tun = &file.tun;
+    table.row("tun", format!("{}, MTU up to {}", tun.name, tun.mtu_max));
+    match tun.routes.as_slice() {
+        [] => table.row("routes", "the provider's pools alone"),
+        routes => table.row("routes", listed(routes)),
+    }
+    let core = file.transport.core();
+    table.row(
+        "keepalive",
+        format!("every {:?}", core.path.keepalive_interval),
+    );
+    table.row(
+        "dials",
+        format!(
+            "{:?} each, then a pause of {:?} doubling to {:?}",
+            core.dial_timeout, core.reconnect_base, core.reconnect_max
+        ),
+    );
+    quic(&mut table, file.transport.quic());
+    table.row("control socket", file.control_socket().display());
+    table.row("log", file.log.level);
+    Ok(table)
+}
+
+fn provider(file: &ProviderFile) -> Result<Table, Failure> {
+    let mut table = Table::default();
+    private_key(&mut table, &file.private_key_file)?;
+    table.row("listen", format!("{} (UDP)", file.listen));
+    match file.clients.len() {
+        0 => table.row("clients", "none: nobody may connect yet"),
+        count => table.row("clients", count),
+    }
+    for client in file.clients.iter().take(LISTED_MAX) {
+        table.inner(1, &client.name, client.public_key);
+    }
+    if let Some(more) = file.clients.len().checked_sub(LISTED_MAX + 1) {
+        table.inner(1, "…", format!("and {} more", more + 1));
+    }
+    let pool = file.addresses.pool().map_err(Failure::usage)?;
+    let gateway = pool.gateway();
+    if let (Some(prefix), Some(own)) = (file.addresses.ipv4_pool, gateway.gateway_ipv4) {
+        table.row("IPv4", format!("{prefix}, the provider is {own}"));
+    }
+    if let (Some(prefix), Some(own)) = (file.addresses.ipv6_pool, gateway.gateway_ipv6) {
+        table.row("IPv6", format!("{prefix}, the provider is {own}"));
+    }
+    table.row("room for", format!("{} clients", pool.capacity()));
+    table.row("sessions", format!("{} at most", file.limits.sessions_max));
+    let egress = &file.egress;
+    let kind = match egress.kind {
+        EgressKind::Tun => "tun",
+        _ => "other",
+    };
+    let source = match egress.masquerade {
+        true => "masqueraded",
+        false => "not masqueraded",
+    };
+    table.row(
+        "egress",
+        format!(
+            "{kind} {}, MTU {}, {source}",
+            egress.tun_name, egress.tun_mtu
+        ),
+    );
+    quic(&mut table, file.transport.quic());
+    table.row("control socket", file.control_socket().display());
+    table.row("log", file.log.level);
+    Ok(table)
+}
+
+fn private_key(table: &mut Table, path: &std::path::Path) -> Result<(), Failure> {
+    let secret = read_private_key(path).map_err(Failure::usage)?;
+    table.row("private key", path.display());
+    table.row(
+        "own public key",
+        Identity::from_secret(&secret)?.public_key(),
+    );
+    Ok(())
+}
+
+fn quic(table: &mut Table, quic: TransportSettings) {
+    table.row("idle timeout", format!("{:?}", quic.idle_timeout));
+    table.row(
+        "UDP payload",
+        format!("{} to {} bytes", quic.mtu_initial, quic.mtu_upper),
+    );
+}
+
+/// The first items, and how many more there are.
+fn listed<T: Display>(items: &[T]) -> String {
+    let mut words: Vec<_> = items
+        .iter()
+        .take(LISTED_MAX)
+        .map(ToString::to_string)
+        .collect();
+    if let Some(more) = items.len().checked_sub(LISTED_MAX + 1) {
+        words.push(format!("and {} more", more + 1));
+    }
+    words.join(", ")
+}
