@@ -121,3 +121,20 @@ fn extension_headers_are_chained_in_order() {
     assert_eq!(view.fragment().unwrap().identification, 9);
     assert_eq!(FlowKey::of(&IpPacket::V6(view)).source_port, 1);
 }
+
+#[test]
+fn a_udp_checksum_of_zero_is_written_as_ones() {
+    for (a, b) in pairs() {
+        let header = Header::new(a, b);
+        let at = header.header_len() + 6;
+        let sum = |packet: &[u8]| [packet[at], packet[at + 1]];
+        // The word that fills the sum up to ffff, whose complement is 0 (RFC 768: 0 means "none").
+        let filling = sum(&header.udp(1, 2, &[0, 0]));
+        let packet = header.udp(1, 2, &filling);
+        assert_eq!(sum(&packet), [0xff, 0xff]);
+        assert_eq!(
+            checksum::upper_layer_valid(&IpPacket::parse(&packet).unwrap()),
+            Some(true)
+        );
+    }
+}
