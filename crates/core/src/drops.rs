@@ -50,7 +50,6 @@ drop_reasons! {
     FragmentTimeout, "fragment_timeout", "The other fragments of its packet did not come.";
     FragmentOverflow, "fragment_overflow", "More incomplete packets than are held.";
     FragmentDuplicate, "fragment_duplicate", "A fragment that was there already.";
-    IcmpLimit, "icmp_limit", "An ICMP error of ours over the allowed rate.";
     PathClosed, "path_closed", "The session ended while it waited.";
     DeviceFull, "device_full", "The TUN took no more packets.";
     DeviceRefused, "device_refused", "The TUN refused the packet.";

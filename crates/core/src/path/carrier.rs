@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use quell_wire::frame::Ping;
+
 /// The time's worth of sending that may stand in the carrier's queue.
 ///
 /// 2 ms: longer than a wake-up of the driver, far shorter than anyone notices.
@@ -19,6 +21,13 @@ pub const HAND_OVER_TIME: Duration = Duration::from_millis(2);
 /// 64 KiB: two of quinn's segmentation batches of 10 datagrams and some; a
 /// third batch brought no more throughput over a local link.
 pub const HAND_OVER_BYTES_MAX: usize = 64 * 1024;
+
+/// A path whose datagrams are shorter than this, in bytes, carries nothing.
+///
+/// The longest PING: what cannot even be asked about is not there. The size is
+/// the peer's word (RFC 9221 §3, `max_datagram_frame_size`), and one too small
+/// for a PONG would leave us with an answer that is due for ever.
+pub const DATAGRAM_LEN_MIN: usize = Ping::ENCODED_LEN_MAX;
 
 /// What the driver reads off the QUIC connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,11 +51,12 @@ pub(crate) struct Carrier {
 
 impl Carrier {
     pub(crate) fn update(&mut self, facts: CarrierFacts) {
-        self.datagram_len_max = facts.datagram_len_max;
+        let usable = facts.datagram_len_max >= DATAGRAM_LEN_MIN;
+        self.datagram_len_max = if usable { facts.datagram_len_max } else { 0 };
         self.space_bytes = hand_over_bytes(&facts).saturating_sub(facts.backlog_bytes);
     }
 
-    /// Largest datagram the path carries; 0 before the first facts.
+    /// Largest datagram the path carries; 0 before the first facts, and where it carries none.
     pub(crate) fn datagram_len_max(&self) -> usize {
         self.datagram_len_max
     }
@@ -88,6 +98,18 @@ mod tests {
         assert_eq!(hand_over_bytes(&facts(12_000, 50, 0)), 2_800);
         assert_eq!(hand_over_bytes(&facts(500_000, 50, 0)), 20_000);
         assert_eq!(hand_over_bytes(&facts(u64::MAX, 0, 0)), HAND_OVER_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_path_too_narrow_for_a_ping_has_no_space() {
+        let mut carrier = Carrier::default();
+        for (len, usable) in [(DATAGRAM_LEN_MIN, true), (DATAGRAM_LEN_MIN - 1, false)] {
+            carrier.update(CarrierFacts {
+                datagram_len_max: len,
+                ..facts(12_000, 50, 0)
+            });
+            assert_eq!(carrier.has_space(), usable, "{len}");
+        }
     }
 
     #[test]

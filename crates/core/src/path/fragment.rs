@@ -163,8 +163,9 @@ impl Reassembly {
         };
         self.held.insert(pack.number, piece);
         self.arrivals.push_back((now, pack.number));
+        let complete = self.complete(pack.number);
         self.forget_departed();
-        Ok(self.complete(pack.number))
+        Ok(complete)
     }
 
     /// Drops pieces that waited too long; how many.
@@ -196,9 +197,20 @@ impl Reassembly {
         self.held.len()
     }
 
-    /// Entries of departed pieces would pile up behind one that waits, so they
-    /// are swept out once they outnumber the live ones.
+    /// A departed piece must not wake anyone, so none stands at the head; behind
+    /// one that waits they would pile up, so they are swept out once they
+    /// outnumber the live ones.
     fn forget_departed(&mut self) {
+        while let Some((since, number)) = self.arrivals.front() {
+            let live = self
+                .held
+                .get(number)
+                .is_some_and(|held| held.since == *since);
+            if live {
+                break;
+            }
+            self.arrivals.pop_front();
+        }
         if self.arrivals.len() <= 2 * self.held.len() + 32 {
             return;
         }

@@ -20,10 +20,12 @@
 //! packet is fragmented.
 
 pub mod carrier;
+mod counters;
 mod fragment;
 mod liveness;
 mod oversize;
 mod queue;
+mod transmit;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -31,12 +33,12 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use quell_packet::mss;
-use quell_wire::frame::{self, Frame, Frames, Lane, LaneProbes, Pack, Ping, Pong};
+use quell_wire::frame::{self, Frame, Frames, Lane, Pack};
 use quell_wire::registry::ErrorCode;
-use serde::Serialize;
 
 use carrier::Carrier;
 pub use carrier::CarrierFacts;
+pub use counters::{Counters, PathBooks};
 pub use fragment::{ALWAYS_CARRIED_LEN, FRAGMENTS_MAX};
 use fragment::{Fragmenter, Piece, Reassembly};
 use liveness::Liveness;
@@ -47,10 +49,6 @@ use queue::DgramQueue;
 use crate::config::PathConfig;
 use crate::drops::{DropReason, Drops};
 
-/// Datagrams are cut out of buffers of this size: one allocation for some 45 of
-/// them, released when the last has left quinn.
-const SLAB_LEN: usize = 64 * 1024;
-
 /// A breach of the protocol by the peer: the connection must be closed with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
@@ -58,40 +56,6 @@ pub struct Violation {
     pub code: ErrorCode,
     /// What a person reads, at both ends.
     pub words: String,
-}
-
-/// What happened to packets, from this end's view. All values only grow, but for
-/// the `in_flight` ones, which are what is there at the moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
-    /// Packets handed in to be carried.
-    pub accepted: u64,
-    /// Packets handed to QUIC, whole or in pieces.
-    pub sent: u64,
-    /// Packets waiting.
-    pub in_flight: u64,
-    /// Bytes of the packets sent.
-    pub sent_bytes: u64,
-    /// Packets that came whole out of the path.
-    pub received: u64,
-    /// Bytes of the packets received.
-    pub received_bytes: u64,
-    /// Pieces sent.
-    pub pieces_sent: u64,
-    /// Pieces received.
-    pub pieces_received: u64,
-    /// Pieces that became part of a whole packet.
-    pub pieces_used: u64,
-    /// Pieces waiting for the others.
-    pub pieces_in_flight: u64,
-    /// Datagrams handed to QUIC.
-    pub datagrams_sent: u64,
-    /// Datagrams received.
-    pub datagrams_received: u64,
-    /// ICMP errors made here for senders of packets too large.
-    pub icmp_made: u64,
-    /// PINGs sent.
-    pub pings_sent: u64,
 }
 
 /// The packets of one session.
@@ -103,6 +67,8 @@ pub struct Path {
     queue: DgramQueue,
     fragmenter: Fragmenter,
     pieces: VecDeque<Piece>,
+    /// When the packet that is being cut has waited too long.
+    pieces_until: Option<Instant>,
     reassembly: Reassembly,
     liveness: Liveness,
     icmp: IcmpErrors,
@@ -129,6 +95,7 @@ impl Path {
             carrier: Carrier::default(),
             fragmenter: Fragmenter::default(),
             pieces: VecDeque::new(),
+            pieces_until: None,
             icmp: IcmpErrors::default(),
             received: VecDeque::new(),
             slab: BytesMut::new(),
@@ -297,118 +264,11 @@ impl Path {
         copy.freeze()
     }
 
-    /// The next datagram to hand to QUIC, while the carrier has room.
-    pub fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
-        self.now = now;
-        self.drop_aged(now);
-        if !self.carrier.has_space() || !self.has_output() {
-            return None;
-        }
-        let limit = self.carrier.datagram_len_max();
-        self.slab.reserve_datagram(limit);
-        self.write_liveness(limit, now);
-        if self.pieces.is_empty() {
-            self.write_packets(limit, now);
-        }
-        if !self.pieces.is_empty() {
-            self.write_pieces(limit);
-        }
-        if self.slab.is_empty() {
-            return None;
-        }
-        let datagram = self.slab.split().freeze();
-        self.carrier.handed_over(datagram.len());
-        self.counters.datagrams_sent += 1;
-        self.liveness.on_sent(now);
-        Some(datagram)
-    }
-
-    fn has_output(&self) -> bool {
-        self.liveness.has_output() || !self.pieces.is_empty() || !self.queue.is_empty()
-    }
-
-    fn write_liveness(&mut self, limit: usize, now: Instant) {
-        if let Some(nonce) = self.liveness.poll_ping(now) {
-            Ping {
-                nonce,
-                lanes: LaneProbes::new(),
-            }
-            .write(&mut self.slab);
-        }
-        while self.slab.len() + Pong::ENCODED_LEN <= limit {
-            let Some(nonce) = self.liveness.poll_pong() else {
-                return;
-            };
-            Pong { nonce }.write(&mut self.slab);
-        }
-    }
-
-    /// Writes whole packets while they fit. A head that fits no datagram at all
-    /// is cut into pieces, or told that it is too big.
-    fn write_packets(&mut self, limit: usize, now: Instant) {
-        while let Some(len) = self.queue.head_len() {
-            let frame_len = frame::dgram_len(len);
-            if frame_len > limit {
-                self.take_oversize_head(limit, now);
-                if !self.pieces.is_empty() {
-                    return;
-                }
-                continue;
-            }
-            if self.slab.len() + frame_len > limit {
-                return;
-            }
-            if let Some(packet) = self.queue.pop() {
-                frame::write_dgram(&mut self.slab, &packet);
-                self.count_sent(packet.len());
-            }
-        }
-    }
-
-    fn take_oversize_head(&mut self, limit: usize, now: Instant) {
-        let Some(packet) = self.queue.pop() else {
-            return;
-        };
-        if packet.len() > ALWAYS_CARRIED_LEN {
-            self.handle_oversize(&packet, now);
-            return;
-        }
-        match self.fragmenter.cut(&packet, limit) {
-            Some(pieces) => self.pieces = pieces,
-            None => self.drops.count(DropReason::TooBig),
-        }
-    }
-
-    fn write_pieces(&mut self, limit: usize) {
-        let Some(piece) = self.pieces.front() else {
-            return;
-        };
-        let frame = piece.frame();
-        if frame.encoded_len() > limit {
-            // The path shrank between two pieces: the packet is lost as a whole.
-            self.pieces.clear();
-            self.drops.count(DropReason::TooBig);
-            return;
-        }
-        if self.slab.len() + frame.encoded_len() > limit {
-            return;
-        }
-        frame.write(&mut self.slab);
-        self.counters.pieces_sent += 1;
-        let len = piece.data.len();
-        self.counters.sent_bytes += len as u64;
-        self.pieces.pop_front();
-        if self.pieces.is_empty() {
-            self.counters.sent += 1;
-        }
-    }
-
-    fn count_sent(&mut self, len: usize) {
-        self.counters.sent += 1;
-        self.counters.sent_bytes += len as u64;
-    }
-
     fn drop_aged(&mut self, now: Instant) {
+        if !self.pieces.is_empty() && self.pieces_until.is_some_and(|until| until <= now) {
+            self.pieces.clear();
+            self.drops.count(DropReason::Aged);
+        }
         while self.queue.pop_aged(now).is_some() {
             self.drops.count(DropReason::Aged);
         }
@@ -425,12 +285,20 @@ impl Path {
             return Some((self.now, "datagram"));
         }
         let timers = [
-            (self.queue.aged_at(), "age limit"),
+            (self.aged_at(), "age limit"),
             (self.reassembly.poll_timeout(), "reassembly"),
             (self.liveness.poll_timeout(), "keepalive"),
         ];
         let due = |(at, why): (Option<Instant>, &'static str)| at.map(|at| (at, why));
         timers.into_iter().filter_map(due).min_by_key(|(at, _)| *at)
+    }
+
+    /// The packet that is being cut is older than those in the queue.
+    fn aged_at(&self) -> Option<Instant> {
+        if self.pieces.is_empty() {
+            return self.queue.aged_at();
+        }
+        self.pieces_until
     }
 
     /// Does what is due at `now`.
@@ -464,6 +332,7 @@ impl Path {
             pieces_in_flight: self.reassembly.len() as u64,
             pings_sent: self.liveness.pings_sent(),
             icmp_made: self.icmp.made(),
+            icmp_limited: self.icmp.limited(),
             ..self.counters
         }
     }
@@ -500,18 +369,5 @@ fn violation(code: ErrorCode, words: &str) -> Violation {
     Violation {
         code,
         words: words.to_owned(),
-    }
-}
-
-/// Room for one datagram in the current slab, or a fresh slab.
-trait ReserveDatagram {
-    fn reserve_datagram(&mut self, len: usize);
-}
-
-impl ReserveDatagram for BytesMut {
-    fn reserve_datagram(&mut self, len: usize) {
-        if self.capacity() < len {
-            *self = Self::with_capacity(SLAB_LEN.max(len));
-        }
     }
 }

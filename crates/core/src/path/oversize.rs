@@ -30,6 +30,7 @@ pub(crate) struct IcmpErrors {
     waiting: VecDeque<Bytes>,
     allowance: TokenBucket,
     made: u64,
+    limited: u64,
 }
 
 impl Default for IcmpErrors {
@@ -40,6 +41,7 @@ impl Default for IcmpErrors {
             waiting: VecDeque::new(),
             allowance: TokenBucket::new(ICMP_PER_S_MAX, ICMP_BURST_MAX),
             made: 0,
+            limited: 0,
         }
     }
 }
@@ -64,23 +66,29 @@ impl IcmpErrors {
         self.made
     }
 
-    /// Answers `original` with the MTU that fits; whether an answer was made.
-    fn too_big(&mut self, original: &[u8], destination: IpAddr, mtu: u16, now: Instant) -> bool {
+    /// Errors that the rate forbade.
+    pub(crate) fn limited(&self) -> u64 {
+        self.limited
+    }
+
+    /// Answers `original` with the MTU that fits, where that is allowed.
+    fn too_big(&mut self, original: &[u8], destination: IpAddr, mtu: u16, now: Instant) {
         let own = match destination {
             IpAddr::V4(_) => self.source_ipv4,
             IpAddr::V6(_) => self.source_ipv6,
         };
         // Without an address of our own the error comes from where the packet went.
         let source = own.unwrap_or(destination);
-        if !self.allowance.take(now) {
-            return false;
-        }
         let Some(error) = icmp::too_big(original, mtu, source) else {
-            return false;
+            return;
         };
+        // What may not be answered spends nothing of the allowance.
+        if !self.allowance.take(now) {
+            self.limited += 1;
+            return;
+        }
         self.waiting.push_back(error.into());
         self.made += 1;
-        true
     }
 }
 
