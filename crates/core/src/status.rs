@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::Serialize;
 
 use crate::drops::Drops;
-use crate::path::{Counters, Path};
+use crate::path::{Counters, Path, PathBooks};
 
 /// One path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -32,27 +32,17 @@ pub struct PathStatus {
 impl PathStatus {
     /// A snapshot of `path`.
     pub fn of(path: &Path) -> Self {
-        let counters = path.counters();
-        let drops = path.drops();
+        let books = PathBooks::of(path);
         Self {
             inner_mtu: path.inner_mtu(),
             queued_bytes: path.queued_bytes(),
             rtt_ms: path.rtt().map(|rtt| rtt.as_secs_f64() * 1e3),
-            unaccounted: unaccounted(&counters, &drops),
-            counters,
-            drops,
-            piece_drops: path.piece_drops(),
+            unaccounted: books.unaccounted(),
+            counters: books.counters,
+            drops: books.drops,
+            piece_drops: books.piece_drops,
         }
     }
-}
-
-/// Accepted less sent, dropped and in flight: 0 as long as nothing got lost in our books.
-pub fn unaccounted(counters: &Counters, drops: &Drops) -> i64 {
-    let accounted = counters.sent + drops.total() + counters.in_flight;
-    counters
-        .accepted
-        .cast_signed()
-        .wrapping_sub(accounted.cast_signed())
 }
 
 /// Addresses inside the tunnel.
@@ -91,8 +81,12 @@ pub struct ClientStatus {
     pub tun_drops: Drops,
     /// Packets of the provider that were not handed to the TUN, by reason.
     pub received_drops: Drops,
-    /// Packets handed to the TUN.
+    /// Packets handed to the TUN, ICMP errors of our own not counted.
     pub delivered: u64,
+    /// Datagrams that came while there was no path to take them.
+    pub early_datagrams: u64,
+    /// What the paths of earlier sessions did, all together.
+    pub ended: PathBooks,
     /// Over all sessions since the start: see [`PathStatus::unaccounted`].
     pub unaccounted: i64,
 }
@@ -110,7 +104,7 @@ pub struct SessionStatus {
     pub path: PathStatus,
     /// Packets of the client that were not handed on, by reason.
     pub received_drops: Drops,
-    /// Packets handed on.
+    /// Packets handed on, ICMP errors of our own not counted.
     pub delivered: u64,
 }
 
@@ -127,6 +121,14 @@ pub struct ProviderStatus {
     pub tun_packets: u64,
     /// Packets from the world that belonged to no session, by reason.
     pub tun_drops: Drops,
+    /// Datagrams that came for a session that was not up.
+    pub early_datagrams: u64,
+    /// What the paths of sessions that are gone did, all together.
+    pub ended: PathBooks,
+    /// Packets of clients that sessions which are gone did not hand on, by reason.
+    pub ended_received_drops: Drops,
+    /// Packets that sessions which are gone handed on.
+    pub ended_delivered: u64,
     /// Over all sessions since the start: see [`PathStatus::unaccounted`].
     pub unaccounted: i64,
 }

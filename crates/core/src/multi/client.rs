@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use quell_wire::control::{Control, ControlDecoder, Hello, Welcome};
@@ -20,61 +20,12 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::dial::{Dial, State};
 use super::guard::Guard;
+use super::output::{Notice, Output};
 use crate::config::ClientConfig;
 use crate::drops::{DropReason, Drops};
 use crate::greeting::{self, encode};
-use crate::path::{CarrierFacts, Path, Role, Violation};
+use crate::path::{CarrierFacts, Path, PathBooks, Role, Violation};
 use crate::status::{ClientStatus, PathStatus, TunnelAddresses};
-
-/// What the driver has to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
-    /// Connect to the provider; answer with `on_connected` or `on_closed`.
-    Dial {
-        /// The number that every fact about this connection carries.
-        attempt: u64,
-    },
-    /// Write these bytes to the control stream.
-    Control(Bytes),
-    /// Send this QUIC datagram.
-    Datagram(Bytes),
-    /// Hand this packet to the TUN.
-    Deliver(Bytes),
-    /// Give the TUN these addresses.
-    Configure(TunnelAddresses),
-    /// Set the TUN's MTU, in bytes.
-    Mtu(u16),
-    /// Close the connection with a code and a reason in words, or stop dialling.
-    Close(Violation),
-    /// Something a person may want to read.
-    Notice(Notice),
-}
-
-/// What happened, for logs and embedders.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
-    /// The session is up.
-    Up {
-        /// Dials that failed before this one, in a row.
-        failures_before: u32,
-    },
-    /// A session that was up ended.
-    Down {
-        /// Why.
-        words: String,
-        /// When the next dial starts.
-        next_dial_in: Duration,
-    },
-    /// A dial failed.
-    DialFailed {
-        /// Why.
-        words: String,
-        /// Failed dials in a row, this one included.
-        failures: u32,
-        /// When the next dial starts.
-        next_dial_in: Duration,
-    },
-}
 
 /// The client of one provider.
 #[derive(Debug)]
@@ -97,7 +48,8 @@ pub struct Client {
     tun_drops: Drops,
     received_drops: Drops,
     delivered: u64,
-    ended_unaccounted: i64,
+    early_datagrams: u64,
+    ended: PathBooks,
     now: Instant,
 }
 
@@ -130,7 +82,8 @@ impl Client {
             tun_drops: Drops::default(),
             received_drops: Drops::default(),
             delivered: 0,
-            ended_unaccounted: 0,
+            early_datagrams: 0,
+            ended: PathBooks::default(),
             now,
         };
         client.handle_timeout(now);
@@ -145,10 +98,9 @@ impl Client {
     /// The QUIC connection of this dial stands, the provider's key was right.
     pub fn on_connected(&mut self, attempt: u64, now: Instant) {
         self.now = now;
-        if !self.is_current(attempt) {
+        if !self.is_current(attempt) || !self.dial.on_connected() {
             return;
         }
-        self.dial.on_connected();
         self.reason = "connected, waiting for the welcome".to_owned();
         self.decoder = ControlDecoder::new();
         let hello = Control::Hello(Hello {
@@ -179,8 +131,7 @@ impl Client {
         let was_up = matches!(self.dial.state(), State::Up { .. });
         if let Some(mut path) = self.path.take() {
             path.close();
-            let status = PathStatus::of(&path);
-            self.ended_unaccounted = self.ended_unaccounted.wrapping_add(status.unaccounted);
+            self.ended += PathBooks::of(&path);
         }
         self.carrier = None;
         let next_dial_in = self.dial.on_ended(&mut self.rng, now);
@@ -326,7 +277,10 @@ impl Client {
             return;
         }
         // Before the WELCOME is read, datagrams that overtook it find no path.
-        let Some(path) = &mut self.path else { return };
+        let Some(path) = &mut self.path else {
+            self.early_datagrams += 1;
+            return;
+        };
         let result = path.handle_datagram(datagram, now);
         self.drain_received();
         if let Err(violation) = result {
@@ -455,7 +409,9 @@ impl Client {
             tun_drops: self.tun_drops,
             received_drops: self.received_drops,
             delivered: self.delivered,
-            unaccounted: live.wrapping_add(self.ended_unaccounted),
+            early_datagrams: self.early_datagrams,
+            ended: self.ended,
+            unaccounted: live.wrapping_add(self.ended.unaccounted()),
         }
     }
 }

@@ -81,11 +81,14 @@ impl Dial {
         true
     }
 
-    /// The connection stands; the deadline stays that of the whole dial.
-    pub(super) fn on_connected(&mut self) {
-        if let State::Dialing { deadline } = self.state {
-            self.state = State::Greeting { deadline };
-        }
+    /// The connection stands; the deadline stays that of the whole dial. Whether
+    /// that is news.
+    pub(super) fn on_connected(&mut self) -> bool {
+        let State::Dialing { deadline } = self.state else {
+            return false;
+        };
+        self.state = State::Greeting { deadline };
+        true
     }
 
     pub(super) fn on_welcome(&mut self, now: Instant) {

@@ -6,5 +6,7 @@
 pub mod client;
 mod dial;
 mod guard;
+mod output;
 
-pub use client::{Client, Notice, Output};
+pub use client::Client;
+pub use output::{Notice, Output};

@@ -33,8 +33,8 @@ use session::{Request, Session};
 
 use crate::config::ProviderConfig;
 use crate::drops::{DropReason, Drops};
-use crate::path::{CarrierFacts, Violation};
-use crate::status::{PathStatus, ProviderStatus, TunnelAddresses};
+use crate::path::{CarrierFacts, PathBooks, Violation};
+use crate::status::{ProviderStatus, TunnelAddresses};
 
 /// Names a session within its provider; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,7 +57,10 @@ pub struct Provider {
     refused: BTreeMap<&'static str, u64>,
     tun_packets: u64,
     tun_drops: Drops,
-    ended_unaccounted: i64,
+    early_datagrams: u64,
+    ended: PathBooks,
+    ended_received_drops: Drops,
+    ended_delivered: u64,
 }
 
 impl Provider {
@@ -85,7 +88,10 @@ impl Provider {
             refused: BTreeMap::new(),
             tun_packets: 0,
             tun_drops: Drops::default(),
-            ended_unaccounted: 0,
+            early_datagrams: 0,
+            ended: PathBooks::default(),
+            ended_received_drops: Drops::default(),
+            ended_delivered: 0,
         }
     }
 
@@ -151,13 +157,14 @@ impl Provider {
     }
 
     fn welcome(&mut self, id: SessionId, _hello: &Hello) {
-        let Some(key) = self.sessions.get(&id).map(|session| session.key) else {
+        let asking = self.sessions.get(&id).filter(|session| session.is_asking());
+        let Some(key) = asking.map(|session| session.key) else {
             return;
         };
         let Some(host) = self.pool.assign(&key) else {
             let words = format!("all {} addresses are taken", self.pool.capacity());
-            let refusal = self.refuse(ErrorCode::AddressesExhausted, words);
-            self.close(id, refusal);
+            let code = ErrorCode::AddressesExhausted;
+            self.close(id, Violation { code, words });
             return;
         };
         if let Some(older) = self.by_key.insert(key, id) {
@@ -202,8 +209,10 @@ impl Provider {
 
     /// A QUIC datagram of the session.
     pub fn handle_datagram(&mut self, id: SessionId, datagram: &Bytes, now: Instant) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.handle_datagram(datagram, now);
+        if let Some(session) = self.sessions.get_mut(&id)
+            && !session.handle_datagram(datagram, now)
+        {
+            self.early_datagrams += 1;
         }
     }
 
@@ -253,8 +262,10 @@ impl Provider {
             return;
         };
         session.path().close();
-        let status = PathStatus::of(session.path());
-        self.ended_unaccounted = self.ended_unaccounted.wrapping_add(status.unaccounted);
+        self.ended += PathBooks::of(session.path());
+        let status = session.status();
+        self.ended_received_drops += status.received_drops;
+        self.ended_delivered += status.delivered;
         if self.by_key.get(&session.key) != Some(&id) {
             return;
         }
@@ -309,10 +320,11 @@ impl Provider {
             refused: self.refused.clone(),
             tun_packets: self.tun_packets,
             tun_drops: self.tun_drops,
-            unaccounted: live.wrapping_add(self.ended_unaccounted),
+            early_datagrams: self.early_datagrams,
+            ended: self.ended,
+            ended_received_drops: self.ended_received_drops,
+            ended_delivered: self.ended_delivered,
+            unaccounted: live.wrapping_add(self.ended.unaccounted()),
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,9 @@
 //! One client of a provider, from its connection to its end.
 //!
 //! ```text
-//! Greeting --HELLO, version ok, address free--> Up
-//!     |                                          |
-//!     +---- hello_timeout, wrong message --------+--> Closing (the driver closes the connection)
+//! Greeting --HELLO, version ok--> Asking --address free--> Up
+//!     |                              |                      |
+//!     +- hello_timeout, wrong message, none free, a breach -+--> Closing (the driver closes the connection)
 //! ```
 //!
 //! Only `Up` carries packets. Every packet of the client must come from an
@@ -42,8 +42,14 @@ pub enum Output {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Greeting { deadline: Instant },
-    Up { addresses: TunnelAddresses },
+    Greeting {
+        deadline: Instant,
+    },
+    /// HELLO was read; the provider decides before the next input.
+    Asking,
+    Up {
+        addresses: TunnelAddresses,
+    },
     Closing,
 }
 
@@ -136,6 +142,7 @@ impl Session {
         match (message, self.state) {
             (Control::Hello(hello), State::Greeting { .. }) => {
                 if hello.version == registry::VERSION {
+                    self.state = State::Asking;
                     return Ok(Some(Request::Welcome(hello)));
                 }
                 let words = format!(
@@ -153,6 +160,11 @@ impl Session {
                 words: format!("{} was not expected here", message.name()),
             }),
         }
+    }
+
+    /// Whether the provider's decision is awaited.
+    pub(super) fn is_asking(&self) -> bool {
+        self.state == State::Asking
     }
 
     /// The session is accepted with these addresses.
@@ -185,17 +197,21 @@ impl Session {
         }
     }
 
-    pub(super) fn handle_datagram(&mut self, datagram: &Bytes, now: Instant) {
+    /// Takes a datagram; `false` when the session is not up and does not look at it.
+    ///
+    /// An honest client sends none before WELCOME. A session that ends may still
+    /// be sent some.
+    pub(super) fn handle_datagram(&mut self, datagram: &Bytes, now: Instant) -> bool {
         self.now = now;
         if !self.is_up() {
-            // Datagrams may overtake the WELCOME's stream; none is legal before it.
-            return;
+            return false;
         }
         let result = self.path.handle_datagram(datagram, now);
         self.drain_received();
         if let Err(violation) = result {
             self.close(violation);
         }
+        true
     }
 
     fn drain_received(&mut self) {
@@ -270,7 +286,7 @@ impl Session {
         match self.state {
             State::Greeting { deadline } => Some((deadline, "hello timeout")),
             State::Up { .. } => self.path.poll_timeout(),
-            State::Closing => None,
+            State::Asking | State::Closing => None,
         }
     }
 
@@ -285,13 +301,13 @@ impl Session {
                 self.path.handle_timeout(now);
                 self.drain_icmp();
             }
-            State::Greeting { .. } | State::Closing => {}
+            State::Greeting { .. } | State::Asking | State::Closing => {}
         }
     }
 
     pub(super) fn status(&self) -> SessionStatus {
         let (state, addresses) = match self.state {
-            State::Greeting { .. } => ("greeting", None),
+            State::Greeting { .. } | State::Asking => ("greeting", None),
             State::Up { addresses } => ("up", Some(addresses)),
             State::Closing => ("closing", None),
         };

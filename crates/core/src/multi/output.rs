@@ -1,0 +1,62 @@
+//! What a client asks its driver to do, and what it tells people.
+//!
+//! Outputs are orders, in the order in which they are to be carried out: the
+//! addresses come before the first packet to deliver, and what was written
+//! before a [`Output::Close`] belongs to the connection that it closes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::path::Violation;
+use crate::status::TunnelAddresses;
+
+/// What the driver has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Connect to the provider; answer with `on_connected` or `on_closed`.
+    Dial {
+        /// The number that every fact about this connection carries.
+        attempt: u64,
+    },
+    /// Write these bytes to the control stream.
+    Control(Bytes),
+    /// Send this QUIC datagram.
+    Datagram(Bytes),
+    /// Hand this packet to the TUN.
+    Deliver(Bytes),
+    /// Give the TUN these addresses.
+    Configure(TunnelAddresses),
+    /// Set the TUN's MTU, in bytes.
+    Mtu(u16),
+    /// Close the connection with a code and a reason in words, or stop dialling.
+    Close(Violation),
+    /// Something a person may want to read.
+    Notice(Notice),
+}
+
+/// What happened, for logs and embedders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The session is up.
+    Up {
+        /// Dials that failed before this one, in a row.
+        failures_before: u32,
+    },
+    /// A session that was up ended.
+    Down {
+        /// Why.
+        words: String,
+        /// When the next dial starts.
+        next_dial_in: Duration,
+    },
+    /// A dial failed.
+    DialFailed {
+        /// Why.
+        words: String,
+        /// Failed dials in a row, this one included.
+        failures: u32,
+        /// When the next dial starts.
+        next_dial_in: Duration,
+    },
+}
