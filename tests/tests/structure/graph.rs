@@ -227,8 +227,8 @@ fn places(members: &[Member], sources: &[Source]) -> Vec<String> {
         let member = members.iter().find(|member| member.name == home)?;
         let depends = |d: &Dependency| d.name == library && (!d.dev || home == "quell-benches");
         member.dependencies.iter().find(|d| depends(d))?;
-        let identifier = library.replace('-', "_");
-        let says = |source: &Source| words(&source.code, &identifier).next().is_some();
+        let path = format!("{}::", library.replace('-', "_"));
+        let says = |source: &Source| words(&source.code, &path).next().is_some();
         let code = |source: &Source| {
             ["src/", "benches/"]
                 .iter()
@@ -426,8 +426,13 @@ fn a_library_out_of_its_place_is_found() {
         places(&members, &sources),
         ["quell-net is not built on quinn"]
     );
-    // Declared, and no code names them.
-    assert_eq!(places(&workspace(), &[]).len(), PLACES.len());
+    // Declared, and no code of that member names them.
+    let elsewhere = [
+        Source::new("crates/net/src/a.rs", "let quinn = tokio; // quinn::a"),
+        Source::new("crates/net/tests/a.rs", "use quinn::a;"),
+        Source::new("crates/tun/src/a.rs", "use quinn::a;"),
+    ];
+    assert_eq!(places(&workspace(), &elsewhere).len(), PLACES.len());
 }
 
 #[test]

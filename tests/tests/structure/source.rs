@@ -168,9 +168,6 @@ fn comment_end(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// `r"…"`, `r#"…"#`, and the same behind `b` or `c`; not the raw identifier `r#name`.
 fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
-    if at > 0 && is_word(bytes[at - 1]) {
-        return None;
-    }
     let prefix = [&b"r"[..], b"br", b"cr"]
         .into_iter()
         .find(|prefix| bytes[at..].starts_with(prefix))?;

@@ -125,6 +125,19 @@ fn the_core_says_no_clock_task_or_socket() {
 }
 
 #[test]
+fn only_tests_begin_with_the_clocks_instant() {
+    let text = format!("//! A.\nfn a() {{\n    {}();\n}}\n", CLOCK_WORD.concat());
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{text}}}\n");
+    let child = format!("#[cfg(test)]\nmod tests;\n{text}");
+    let core = |text: &str| found("crates/core/src/a.rs", text).len();
+    assert_eq!((core(&text), core(&child), core(&tests)), (1, 1, 0));
+    assert_eq!(core(&format!("{text}{tests}")), 1);
+    for path in ["src/a/tests.rs", "src/a_tests.rs", "tests/a.rs"] {
+        assert_eq!(found(&format!("crates/core/{path}"), &text), [""; 0]);
+    }
+}
+
+#[test]
 fn nothing_unfinished_stands_anywhere() {
     for halves in UNFINISHED_WORDS {
         let word = halves.concat();
