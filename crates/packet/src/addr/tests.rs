@@ -1,3 +1,8 @@
+//! Ranges at their first and last address and at the neighbours outside; prefixes against the comparison of their bits.
+//!
+//! A range that is one address too wide lets a packet out that must stay, one too narrow drops a user's: so each end is
+//! tested on both sides. Prefixes are also drawn at random and held against a naive model.
+
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;

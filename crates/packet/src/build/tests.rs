@@ -1,3 +1,8 @@
+//! What the builders write, read back by the views of this crate.
+//!
+//! `tests/oracle.rs` holds the same packets against another implementation; here stand the edges that only the builder
+//! has: mixed families, payloads beyond the length field, the order of extension headers.
+
 #![allow(clippy::unwrap_used)]
 
 use super::*;

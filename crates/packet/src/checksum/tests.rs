@@ -1,3 +1,8 @@
+//! The sum against the RFC's words, a naive sum over bytes, and itself in pieces.
+//!
+//! The fast sum folds late and skips to the right parity; each of those is a place to be off by one carry or one byte,
+//! so the examples are the largest sums and odd lengths, and the rest is drawn at random.
+
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;

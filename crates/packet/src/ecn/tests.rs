@@ -1,3 +1,7 @@
+//! Both bits in both families, and that nothing beside them changes.
+//!
+//! In IPv6 the field lies across two bytes, between the class and the flow label; in IPv4 the header's checksum follows.
+
 #![allow(clippy::unwrap_used)]
 
 use super::*;

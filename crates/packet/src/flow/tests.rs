@@ -1,3 +1,8 @@
+//! The five-tuple as both ends see it.
+//!
+//! A flow's packets must meet under one key in either direction, whatever part of them can be read: fragments, cut
+//! headers and protocols without ports included.
+
 #![allow(clippy::unwrap_used)]
 
 use super::*;

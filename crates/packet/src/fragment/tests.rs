@@ -1,3 +1,8 @@
+//! Pieces at the boundaries, and pieces put together again.
+//!
+//! Offsets count in eights, so every boundary is tested with one byte more and one less; random packets cut at random
+//! sizes must make up the packet again, also when a piece is cut a second time.
+
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;

@@ -1,3 +1,8 @@
+//! Which packets draw an error, what the error quotes, and who stays silent.
+//!
+//! An error that answers an error, a broadcast or a forged source is a weapon (RFC 1122 §3.2.2, RFC 4443 §2.4), so the
+//! larger part of this file is about silence.
+
 #![allow(clippy::unwrap_used)]
 
 use std::net::IpAddr;
@@ -219,107 +224,49 @@ fn later_fragments_are_never_answered() {
 
 #[test]
 fn only_single_hosts_are_answered() {
-    let (us4, us6) = (ip("10.0.0.254"), ip("fd00::fe"));
-    for address in [
-        "0.0.0.0",
-        "0.1.2.3",
-        "224.0.0.1",
-        "239.255.255.255",
-        "240.0.0.1",
-        "255.255.255.255",
-    ] {
-        assert!(
-            silent(
-                &sized(
-                    Header {
-                        source: ip(address),
-                        ..v4()
-                    },
-                    1_440
-                ),
-                us4
-            ),
-            "from {address}"
-        );
-        assert!(
-            silent(
-                &sized(
-                    Header {
-                        destination: ip(address),
-                        ..v4()
-                    },
-                    1_440
-                ),
-                us4
-            ),
-            "to {address}"
-        );
-        assert!(silent(&sized(v4(), 1_440), ip(address)), "by {address}");
-    }
-    for address in ["::", "ff02::1", "ff0e::1"] {
-        assert!(
-            silent(
-                &sized(
-                    Header {
-                        source: ip(address),
-                        ..v6()
-                    },
-                    1_440
-                ),
-                us6
-            ),
-            "from {address}"
-        );
-        assert!(
-            silent(
-                &sized(
-                    Header {
-                        destination: ip(address),
-                        ..v6()
-                    },
-                    1_440
-                ),
-                us6
-            ),
-            "to {address}"
-        );
-        assert!(silent(&sized(v6(), 1_440), ip(address)), "by {address}");
-    }
-    assert!(silent(
-        &sized(
-            Header {
-                source: ip("127.0.0.1"),
-                ..v4()
-            },
-            1_440
-        ),
-        us4
-    ));
-    assert!(silent(
-        &sized(
-            Header {
-                source: ip("::1"),
-                ..v6()
-            },
-            1_440
-        ),
-        us6
-    ));
-    assert!(!silent(
-        &sized(
-            Header {
-                destination: ip("127.0.0.1"),
-                ..v4()
-            },
-            1_440
-        ),
-        us4
-    ));
+    let from = |address: &str, header: Header<'static>| Header {
+        source: ip(address),
+        ..header
+    };
+    let to = |address: &str, header: Header<'static>| Header {
+        destination: ip(address),
+        ..header
+    };
+    let all = |addresses: &[&str], header: Header<'static>, us: &str| {
+        for address in addresses {
+            assert!(
+                silent(&sized(from(address, header), 1_440), ip(us)),
+                "from {address}"
+            );
+            assert!(
+                silent(&sized(to(address, header), 1_440), ip(us)),
+                "to {address}"
+            );
+            assert!(silent(&sized(header, 1_440), ip(address)), "by {address}");
+        }
+    };
+    let (us4, us6) = ("10.0.0.254", "fd00::fe");
+    all(
+        &[
+            "0.0.0.0",
+            "0.1.2.3",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+        ],
+        v4(),
+        us4,
+    );
+    all(&["::", "ff02::1", "ff0e::1"], v6(), us6);
+    assert!(silent(&sized(from("127.0.0.1", v4()), 1_440), ip(us4)));
+    assert!(silent(&sized(from("::1", v6()), 1_440), ip(us6)));
+    assert!(!silent(&sized(to("127.0.0.1", v4()), 1_440), ip(us4)));
     // The other family cannot speak.
-    assert!(silent(&sized(v4(), 1_440), us6));
-    assert!(silent(&sized(v6(), 1_440), us4));
+    assert!(silent(&sized(v4(), 1_440), ip(us6)));
+    assert!(silent(&sized(v6(), 1_440), ip(us4)));
     // No packet, no answer.
-    assert!(silent(&sized(v4(), 1_440)[..1_439], us4));
+    assert!(silent(&sized(v4(), 1_440)[..1_439], ip(us4)));
 }
 
 /// Case B79: a quotation may end anywhere.

@@ -1,3 +1,8 @@
+//! The clamp on whole, cut, odd and damaged SYNs.
+//!
+//! It rewrites a stranger's segment in place and repairs its checksum by difference: a damaged segment must stay damaged,
+//! and what is no SYN must not change by a bit.
+
 #![allow(clippy::unwrap_used)]
 
 use std::net::IpAddr;
