@@ -14,6 +14,7 @@
 //! Each verb is a file in `verbs`: its arguments and one `run` function that is
 //! given the [`Streams`] it may use.
 
+mod daemon;
 mod table;
 mod verbs;
 
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verbs::{check, keygen, pubkey, status};
+use verbs::{check, demo, keygen, provide, pubkey, status, up};
 
 /// What a run may read and write.
 pub struct Streams<'a> {
@@ -83,6 +84,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Demo(demo::Demo),
+    Up(up::Up),
+    Provide(provide::Provide),
     Keygen(keygen::Keygen),
     Pubkey(pubkey::Pubkey),
     Check(check::Check),
@@ -92,6 +96,9 @@ enum Verb {
 impl Verb {
     fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
         match self {
+            Self::Demo(verb) => verb.run(streams),
+            Self::Up(verb) => verb.run(streams),
+            Self::Provide(verb) => verb.run(streams),
             Self::Keygen(verb) => verb.run(streams),
             Self::Pubkey(verb) => verb.run(streams),
             Self::Check(verb) => verb.run(streams),

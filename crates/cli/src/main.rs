@@ -3,5 +3,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    quell_cli::main()
+    // A process that the demo started must not outlive it.
+    match quell_lab::child::die_with_parent() {
+        Ok(_) => quell_cli::main(),
+        Err(_) => ExitCode::FAILURE,
+    }
 }

@@ -73,13 +73,25 @@ impl TransportSettings {
     /// # Errors
     /// The first setting outside its range, named as in a configuration file.
     pub fn try_new(self) -> Result<Self, ConfigError> {
-        config::duration("transport.idle_timeout", self.idle_timeout, IDLE_TIMEOUT_MIN..=IDLE_TIMEOUT_MAX)?;
+        config::duration(
+            "transport.idle_timeout",
+            self.idle_timeout,
+            IDLE_TIMEOUT_MIN..=IDLE_TIMEOUT_MAX,
+        )?;
         let bytes = self.socket_buffer_bytes;
         if !(64 * 1024..=64 * 1024 * 1024).contains(&bytes) {
-            return Err(ConfigError::new("transport.socket_buffer", bytes, "64 KiB to 64 MiB"));
+            return Err(ConfigError::new(
+                "transport.socket_buffer",
+                bytes,
+                "64 KiB to 64 MiB",
+            ));
         }
         config::number("transport.mtu_initial", self.mtu_initial, 1_200..=1_452)?;
-        config::number("transport.mtu_upper", self.mtu_upper, self.mtu_initial..=1_472)?;
+        config::number(
+            "transport.mtu_upper",
+            self.mtu_upper,
+            self.mtu_initial..=1_472,
+        )?;
         Ok(self)
     }
 

@@ -64,9 +64,9 @@ impl Client {
         self.running.status().await
     }
 
-    /// Whether it has ended by itself; [`Client::stop`] tells why.
-    pub fn is_finished(&self) -> bool {
-        self.running.is_finished()
+    /// Resolves when it has ended by itself; [`Client::stop`] tells why.
+    pub async fn ended(&self) {
+        self.running.ended().await;
     }
 
     /// Closes the session, removes the TUN, and waits for the end.

@@ -21,7 +21,11 @@ use crate::error::Error;
 ///
 /// # Errors
 /// The interface does not take what the session needs.
-pub(crate) async fn follow(name: &str, routes: &[Prefix], mut wanted: watch::Receiver<DeviceState>) -> Result<(), Error> {
+pub(crate) async fn follow(
+    name: &str,
+    routes: &[Prefix],
+    mut wanted: watch::Receiver<DeviceState>,
+) -> Result<(), Error> {
     let link = Link::open(name).await?;
     let mut current = DeviceState::default();
     while wanted.changed().await.is_ok() {
@@ -55,7 +59,11 @@ fn check_routes(routes: &[Prefix], provider: IpAddr) -> Result<(), Error> {
     }
 }
 
-async fn readdress(link: &Link, old: Option<TunnelAddresses>, new: TunnelAddresses) -> Result<(), Error> {
+async fn readdress(
+    link: &Link,
+    old: Option<TunnelAddresses>,
+    new: TunnelAddresses,
+) -> Result<(), Error> {
     for (address, len) in old.iter().flat_map(of) {
         if !of(&new).contains(&(address, len)) {
             link.remove_address(address, len).await?;
@@ -99,7 +107,11 @@ async fn add_routes(link: &Link, routes: &[Prefix]) -> Result<(), Error> {
 }
 
 fn of(addresses: &TunnelAddresses) -> Vec<(IpAddr, u8)> {
-    let ipv4 = addresses.ipv4.map(|(address, len)| (IpAddr::from(address), len));
-    let ipv6 = addresses.ipv6.map(|(address, len)| (IpAddr::from(address), len));
+    let ipv4 = addresses
+        .ipv4
+        .map(|(address, len)| (IpAddr::from(address), len));
+    let ipv6 = addresses
+        .ipv6
+        .map(|(address, len)| (IpAddr::from(address), len));
     [ipv4, ipv6].into_iter().flatten().collect()
 }

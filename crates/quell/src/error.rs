@@ -31,7 +31,9 @@ pub enum Error {
     #[error(transparent)]
     Control(#[from] ControlError),
     /// A route of ours would carry the tunnel inside itself.
-    #[error("tun.routes has {route}, which covers the provider's own address {provider}: the tunnel would run through itself")]
+    #[error(
+        "tun.routes has {route}, which covers the provider's own address {provider}: the tunnel would run through itself"
+    )]
     RouteLoop {
         /// The route.
         route: String,

@@ -59,7 +59,10 @@ impl Provider {
             egress.remove()?;
             Ok(ended?)
         })?;
-        let control = control::serve(&file.control_socket(), answers(running.handle(), "provider"))?;
+        let control = control::serve(
+            &file.control_socket(),
+            answers(running.handle(), "provider"),
+        )?;
         Ok(Self {
             _control: control,
             running,
@@ -74,9 +77,9 @@ impl Provider {
         self.running.status().await
     }
 
-    /// Whether it has ended by itself; [`Provider::stop`] tells why.
-    pub fn is_finished(&self) -> bool {
-        self.running.is_finished()
+    /// Resolves when it has ended by itself; [`Provider::stop`] tells why.
+    pub async fn ended(&self) {
+        self.running.ended().await;
     }
 
     /// Says goodbye to all clients, removes the TUN and the rules, and waits for
@@ -90,7 +93,10 @@ impl Provider {
 }
 
 fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {
-    let clients = file.clients.iter().map(|client| (client.name.clone(), client.public_key));
+    let clients = file
+        .clients
+        .iter()
+        .map(|client| (client.name.clone(), client.public_key));
     Ok(ProviderSettings {
         identity: Identity::from_secret(&read_private_key(&file.private_key_file)?)?,
         listen: file.listen,

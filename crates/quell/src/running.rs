@@ -6,12 +6,12 @@
 
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use quell_net::engine::Handle;
 use serde::Serialize;
 use tokio::runtime::Builder;
+use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::control::{Command, Handler, Request};
@@ -24,6 +24,8 @@ type Started<R> = Result<Handle<R>, Error>;
 pub(crate) struct Running<R: Send + 'static> {
     handle: Handle<R>,
     thread: Mutex<Option<JoinHandle<Result<(), Error>>>>,
+    /// Closed by the thread's end.
+    alive: watch::Receiver<()>,
 }
 
 impl<R: Send + 'static> Running<R> {
@@ -35,7 +37,9 @@ impl<R: Send + 'static> Running<R> {
         B: FnOnce(mpsc::Sender<Started<R>>) -> F + Send + 'static,
     {
         let (tell, told) = mpsc::channel();
+        let (life, alive) = watch::channel(());
         let run = move || {
+            let _life = life;
             let runtime = Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|source| Error::System {
                 doing: "start a runtime",
@@ -52,6 +56,7 @@ impl<R: Send + 'static> Running<R> {
             Ok(Ok(handle)) => Ok(Self {
                 handle,
                 thread: Mutex::new(Some(thread)),
+                alive,
             }),
             Ok(Err(error)) => Err(error),
             // It ended before it could tell: its result says why.
@@ -75,9 +80,11 @@ impl<R: Send + 'static> Running<R> {
         Ok(self.handle.status().await?)
     }
 
-    /// Whether the engine has ended by itself.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.thread.lock().as_ref().is_none_or(JoinHandle::is_finished)
+    /// Resolves when the engine has ended, by itself or because it was told to.
+    pub(crate) async fn ended(&self) {
+        let mut alive = self.alive.clone();
+        // Nothing is ever sent: the only news is the sender's end.
+        while alive.changed().await.is_ok() {}
     }
 
     /// Tells the engine to stop, and waits for its end.
@@ -86,9 +93,7 @@ impl<R: Send + 'static> Running<R> {
     /// Why it had ended before.
     pub(crate) async fn stop(&self) -> Result<(), Error> {
         self.handle.stop().await;
-        while !self.is_finished() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.ended().await;
         self.join()
     }
 
@@ -116,7 +121,10 @@ impl<R: Send + 'static> Drop for Running<R> {
 }
 
 /// Answers the control socket's questions from an engine.
-pub(crate) fn answers<R: Serialize + Send + 'static>(handle: &Handle<R>, role: &'static str) -> Handler {
+pub(crate) fn answers<R: Serialize + Send + 'static>(
+    handle: &Handle<R>,
+    role: &'static str,
+) -> Handler {
     let handle = handle.clone();
     Arc::new(move |request: Request| {
         let handle = handle.clone();

@@ -1,6 +1,9 @@
 //! One file a verb.
 
 pub(crate) mod check;
+pub(crate) mod demo;
 pub(crate) mod keygen;
+pub(crate) mod provide;
 pub(crate) mod pubkey;
 pub(crate) mod status;
+pub(crate) mod up;

@@ -234,7 +234,8 @@ impl ClientEngine {
                 self.provider_address = Some(connected.remote);
                 let underlay = connected.remote.ip();
                 self.core.on_underlay(vec![underlay]);
-                self.device.send_modify(|state| state.underlay = Some(underlay));
+                self.device
+                    .send_modify(|state| state.underlay = Some(underlay));
                 self.connection = Connection::Up(connected);
                 self.core.on_connected(self.attempt, now());
             }

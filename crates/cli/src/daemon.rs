@@ -1,0 +1,54 @@
+//! What `up` and `provide` share: logs, signals, and a good end.
+
+use std::future::Future;
+use std::io;
+
+use quell::config::LogLevel;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+use tracing::level_filters::LevelFilter;
+
+use crate::Failure;
+
+/// Writes events of `level` and above to standard error.
+pub(crate) fn start_log(level: LogLevel) {
+    let filter = match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(filter)
+        .with_writer(io::stderr)
+        .with_target(false);
+    // A second call in one process keeps the first's settings.
+    let _ = log.try_init();
+}
+
+/// Waits for SIGINT, SIGTERM, or until `ended` resolves; then `stop`s.
+///
+/// # Errors
+/// Why it ended by itself.
+pub(crate) fn run_until_stopped<E, S>(
+    ended: impl Future<Output = ()>,
+    stop: impl FnOnce() -> S,
+) -> Result<(), Failure>
+where
+    E: Into<anyhow::Error>,
+    S: Future<Output = Result<(), E>>,
+{
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            _ = interrupt.recv() => info!("interrupted, stopping"),
+            _ = terminate.recv() => info!("told to stop"),
+            () = ended => {}
+        }
+        stop().await.map_err(|error| Failure::Failed(error.into()))
+    })
+}

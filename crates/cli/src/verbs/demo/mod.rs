@@ -1,0 +1,101 @@
+//! `quell demo`: both ends on this machine, and a download between them.
+//!
+//! ```text
+//! namespace "client"                         namespace "provider"
+//!   quell up ── TUN quell0 ═══ QUIC over a veth ═══ TUN quell-exit ── quell provide
+//!   download ───────────────────────────────────────────────────────→ web server
+//! ```
+//!
+//! Nothing of this machine is touched: the namespaces have no names and die with
+//! the process, however it ends. What is left to clean up is one folder of keys
+//! and configuration, removed also on Ctrl-C.
+
+mod report;
+mod stage;
+
+use std::process;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use quell_lab::netns;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{Failure, Streams};
+use report::Report;
+use stage::Stage;
+
+/// Exit code of a program ended by Ctrl-C, as shells report it.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// Run both ends in two network namespaces and download a file through the tunnel
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Size of the download, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4_096))]
+    size: u64,
+}
+
+impl Demo {
+    pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
+        if let Some(why) = netns::unavailable() {
+            return Err(Failure::Failed(anyhow!(
+                "the demo makes two network namespaces and needs root for that: {why}"
+            )));
+        }
+        let folder = tempfile::Builder::new().prefix("quell-demo-").tempdir()?;
+        remove_on_interrupt(folder.path().to_owned())?;
+        let say = |streams: &mut Streams<'_>, line: &str| -> Result<(), Failure> {
+            writeln!(streams.err, "{line}")?;
+            Ok(())
+        };
+        say(
+            streams,
+            "two namespaces, a wire between them, an exit and a client …",
+        )?;
+        let stage = Stage::set(folder.path())?;
+        say(streams, "the tunnel is up; downloading through it …")?;
+        let report = Report::measure(&stage, self.size * 1024 * 1024)?;
+        stage.clear()?;
+        write!(streams.out, "{report}")?;
+        match report.complaint() {
+            None => Ok(()),
+            Some(words) => Err(Failure::Failed(anyhow!(words))),
+        }
+    }
+}
+
+/// On SIGINT and SIGTERM removes the demo's folder and ends the process, with
+/// which namespaces and children end too.
+fn remove_on_interrupt(folder: std::path::PathBuf) -> Result<(), Failure> {
+    let (ready, is_ready) = mpsc::channel();
+    thread::Builder::new()
+        .name("quell-demo-signals".to_owned())
+        .spawn(move || {
+            let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
+                return;
+            };
+            runtime.block_on(async {
+                let (Ok(mut interrupt), Ok(mut terminate)) = (
+                    signal(SignalKind::interrupt()),
+                    signal(SignalKind::terminate()),
+                ) else {
+                    return;
+                };
+                let _ = ready.send(());
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                // Nothing is left to be done about a folder that cannot be removed.
+                let _ = std::fs::remove_dir_all(&folder);
+                process::exit(EXIT_INTERRUPTED);
+            });
+        })?;
+    is_ready
+        .recv_timeout(Duration::from_secs(5))
+        .map_err(|_| Failure::Failed(anyhow!("cannot listen for Ctrl-C")))
+}

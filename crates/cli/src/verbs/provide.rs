@@ -1,0 +1,35 @@
+//! `quell provide`: runs an exit.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use quell::config::{self, Config};
+use quell::provider::Provider;
+
+use crate::{Failure, Streams, daemon};
+
+/// Run an exit for the clients that the file lists, until interrupted
+#[derive(Debug, Args)]
+pub(crate) struct Provide {
+    /// The provider's configuration file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl Provide {
+    pub(crate) fn run(self, _streams: &mut Streams<'_>) -> Result<(), Failure> {
+        let file = match config::load(&self.file).map_err(Failure::usage)? {
+            Config::Provider(file) => file,
+            Config::Client(_) => {
+                return Err(Failure::usage(anyhow!(
+                    "{} is a client's: start it with `quell up`",
+                    self.file.display()
+                )));
+            }
+        };
+        daemon::start_log(file.log.level);
+        let provider = Provider::start(&file)?;
+        daemon::run_until_stopped(provider.ended(), || provider.stop())
+    }
+}
