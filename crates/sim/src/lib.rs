@@ -7,7 +7,12 @@
 //! - [`link`]: one direction of a path: delay, jitter, loss, bursts, duplicates, reordering, a bottleneck with a
 //!   drop-tail queue, a size limit, a silent cut.
 //! - [`duplex`]: two of them, one each way.
+//! - [`pair`]: clients and a provider of quell-core on such a path, driven from one wake-up to the next, with their books
+//!   checked after every step.
+//! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 
 pub mod duplex;
+pub mod fuzz;
 pub mod link;
+pub mod pair;

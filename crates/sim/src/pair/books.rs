@@ -1,0 +1,221 @@
+//! What must be true after every step.
+//!
+//! Each end keeps books of its own, and the world counts what went in and out of it: both must say the same, to the packet.
+//!
+//! | over one end | |
+//! |---|---|
+//! | accepted | = sent + dropped + in flight |
+//! | packets of the device | = those dropped before a path + those given to one |
+//! | datagrams sent, packets and pieces in them | = what the world parsed out of them |
+//! | datagrams received | = came + none lost between |
+//! | received | = delivered + dropped |
+//! | pieces received | = used + dropped + waiting |
+//!
+//! | over both ends, each way | |
+//! |---|---|
+//! | handed over | = arrived + lost + under way, in datagrams, packets and pieces |
+//! | the link | loses and copies as many as it says |
+//!
+//! Sums run over all sessions there were: a session that ends takes nothing out of the books.
+
+use quell_core::drops::Drops;
+use quell_core::path::PathBooks;
+
+use super::World;
+use super::parcel::{Cargo, Fate};
+
+/// What went in and out of an end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// Packets of its device that were handed in.
+    pub(super) packets: u64,
+    /// Packets for its device that came out, ICMP errors of its own included.
+    pub(super) delivered: u64,
+    /// What it sent.
+    pub(super) handed: Cargo,
+    /// What came to it.
+    pub(super) came: Cargo,
+}
+
+/// What an end says of itself.
+struct Said {
+    books: PathBooks,
+    unaccounted: i64,
+    packets: u64,
+    packet_drops: Drops,
+    received_drops: Drops,
+    delivered: u64,
+    early_datagrams: u64,
+}
+
+impl World {
+    pub(super) fn check(&self) {
+        for (number, node) in self.clients.iter().enumerate() {
+            let status = node.core.status(self.now);
+            let mut books = status.ended;
+            if let Some(path) = &status.path {
+                books += PathBooks {
+                    counters: path.counters,
+                    drops: path.drops,
+                    piece_drops: path.piece_drops,
+                };
+            }
+            let said = Said {
+                books,
+                unaccounted: status.unaccounted,
+                packets: status.tun_packets,
+                packet_drops: status.tun_drops,
+                received_drops: status.received_drops,
+                delivered: status.delivered,
+                early_datagrams: status.early_datagrams,
+            };
+            self.check_end(&format!("client {number}"), &said, &node.seen);
+        }
+        self.check_provider();
+        self.check_paths();
+    }
+
+    fn check_provider(&self) {
+        let status = self.provider.status();
+        let mut said = Said {
+            books: status.ended,
+            unaccounted: status.unaccounted,
+            packets: status.tun_packets,
+            packet_drops: status.tun_drops,
+            received_drops: status.ended_received_drops,
+            delivered: status.ended_delivered,
+            early_datagrams: status.early_datagrams,
+        };
+        for session in &status.sessions {
+            said.books += PathBooks {
+                counters: session.path.counters,
+                drops: session.path.drops,
+                piece_drops: session.path.piece_drops,
+            };
+            said.received_drops += session.received_drops;
+            said.delivered += session.delivered;
+        }
+        self.check_end("the provider", &said, &self.provider_seen);
+    }
+
+    fn check_end(&self, end: &str, said: &Said, seen: &Seen) {
+        let c = &said.books.counters;
+        let equal = |what: &str, left: u64, right: u64| {
+            if left != right {
+                self.fail(&format!(
+                    "{end}: {what}: {left} is not {right}\n{:#?}",
+                    said.books
+                ));
+            }
+        };
+        equal(
+            "accepted = sent + dropped + in flight",
+            c.accepted,
+            c.sent + said.books.drops.total() + c.in_flight,
+        );
+        equal("unaccounted", said.unaccounted.unsigned_abs(), 0);
+        equal("packets handed in", said.packets, seen.packets);
+        let given = said.packets - said.packet_drops.total();
+        if c.accepted < given {
+            self.fail(&format!(
+                "{end}: {given} packets were given to paths, which know of {}",
+                c.accepted
+            ));
+        }
+        equal("datagrams sent", c.datagrams_sent, seen.handed.datagrams);
+        equal("pieces sent", c.pieces_sent, seen.handed.pieces);
+        equal(
+            "packets sent",
+            c.sent,
+            seen.handed.packets + seen.handed.last_pieces,
+        );
+        equal("PINGs sent", c.pings_sent, seen.handed.pings);
+        equal(
+            "datagrams received",
+            c.datagrams_received + said.early_datagrams,
+            seen.came.datagrams,
+        );
+        equal(
+            "received = delivered + dropped",
+            c.received,
+            said.delivered + said.received_drops.total(),
+        );
+        equal(
+            "packets delivered",
+            said.delivered + c.icmp_made,
+            seen.delivered,
+        );
+        let pieces = c.pieces_used + c.pieces_in_flight + said.books.piece_drops.total();
+        equal(
+            "pieces received = used + dropped + waiting",
+            c.pieces_received,
+            pieces,
+        );
+        if !self.lied_to && said.early_datagrams == 0 {
+            equal("pieces received", c.pieces_received, seen.came.pieces);
+            let whole = c.received.checked_sub(seen.came.packets);
+            if whole.is_none_or(|whole| 2 * whole > c.pieces_used) {
+                self.fail(&format!(
+                    "{end}: {} packets out of {:?}",
+                    c.received, seen.came
+                ));
+            }
+        }
+    }
+
+    fn check_paths(&self) {
+        for connection in self.connections.values() {
+            for direction in [&connection.to_provider, &connection.to_client] {
+                if !direction.is_conserved() {
+                    self.fail(&format!(
+                        "a link lost count: {:?} {:?}",
+                        direction.fate(),
+                        direction.link()
+                    ));
+                }
+            }
+        }
+        for fate in self.fates() {
+            let parts = |part: fn(&Cargo) -> u64| {
+                (part(&fate.sent), part(&fate.arrived) + part(&fate.lost))
+            };
+            for (name, (sent, over)) in [
+                ("datagrams", parts(|cargo| cargo.datagrams)),
+                ("packets", parts(|cargo| cargo.packets)),
+                ("pieces", parts(|cargo| cargo.pieces)),
+            ] {
+                if over > sent {
+                    self.fail(&format!(
+                        "more {name} arrived or were lost than sent: {fate:?}"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Fails unless nothing is under way and everything that was sent arrived or was lost, in datagrams, packets and pieces.
+    pub fn expect_rest(&self) {
+        for fate in self.fates() {
+            let Fate {
+                sent,
+                arrived,
+                lost,
+                ..
+            } = fate;
+            let mut over = arrived;
+            over += lost;
+            if over != sent {
+                self.fail(&format!("not at rest: {fate:?}"));
+            }
+        }
+    }
+}
+
+impl std::ops::AddAssign for Fate {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.arrived += other.arrived;
+        self.copies += other.copies;
+        self.lost += other.lost;
+    }
+}

@@ -1,0 +1,231 @@
+//! What a driver carries out: all outputs of the ends that something happened to.
+//!
+//! The order is that of the real driver: facts first, then outputs until there are none. An end that nothing happened to is
+//! not looked at, so that a wake-up that is missing shows. A datagram that the carrier refuses as too large fails the run: the core was told the limit in
+//! the same breath (case B48).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quell_core::multi;
+use quell_core::path::Violation;
+use quell_core::provider;
+use quell_wire::registry::ErrorCode;
+
+use super::carrier::{Direction, Item};
+use super::parcel::Cargo;
+use super::{Connection, End, Event, World};
+
+/// Most outputs of one end in one go.
+const OUTPUTS_MAX: u32 = 200_000;
+
+impl World {
+    /// Drains all ends that were touched, and those that this touches.
+    pub(super) fn drain(&mut self) {
+        let mut rounds = 0;
+        loop {
+            let clients = std::mem::take(&mut self.touched);
+            let mut sessions = std::mem::take(&mut self.touched_sessions);
+            self.add_ready(&mut sessions);
+            if clients.is_empty() && sessions.is_empty() {
+                return;
+            }
+            rounds += 1;
+            if rounds > OUTPUTS_MAX {
+                self.fail("the ends keep each other busy");
+            }
+            for end in clients {
+                if let End::Client(client) = end {
+                    self.drain_client(client);
+                }
+            }
+            for number in sessions {
+                self.drain_session(number);
+            }
+        }
+    }
+
+    /// Sessions that another one's input gave something to do.
+    fn add_ready(&mut self, sessions: &mut BTreeSet<u64>) {
+        while let Some(id) = self.provider.poll_ready() {
+            let of_id = |connection: &Connection| {
+                connection.session == Some(id) && connection.at_provider && !connection.forgotten
+            };
+            sessions.extend(
+                self.connections
+                    .iter()
+                    .filter(|(_, c)| of_id(c))
+                    .map(|(number, _)| *number),
+            );
+        }
+    }
+
+    fn drain_client(&mut self, client: usize) {
+        let now = self.now;
+        let node = &mut self.clients[client];
+        if let Some(connection) = node
+            .connection
+            .and_then(|number| self.connections.get(&number))
+        {
+            node.core
+                .on_carrier(connection.attempt, connection.to_provider.facts());
+        }
+        for _ in 0..OUTPUTS_MAX {
+            let Some(output) = self.clients[client].core.poll_output(now) else {
+                return;
+            };
+            self.perform_client(client, output);
+        }
+        self.fail("a client has outputs without end");
+    }
+
+    fn perform_client(&mut self, client: usize, output: multi::Output) {
+        let now = self.now;
+        match output {
+            multi::Output::Dial { attempt } => self.dial(client, attempt),
+            multi::Output::Control(bytes) => match self.sending_direction(client) {
+                Some(direction) => direction.send(Item::Control(bytes), now),
+                None => self.fail("control bytes without a connection"),
+            },
+            multi::Output::Datagram(datagram) => {
+                self.clients[client].seen.handed += Cargo::of(&datagram);
+                let taken = self
+                    .sending_direction(client)
+                    .map(|to| to.hand_over(datagram, now));
+                self.expect_taken(taken);
+            }
+            multi::Output::Deliver(packet) => {
+                self.clients[client].seen.delivered += 1;
+                self.record(Event::Deliver(End::Client(client), packet));
+            }
+            multi::Output::Configure(addresses) => self.record(Event::Configure(client, addresses)),
+            multi::Output::Mtu(mtu) => self.record(Event::Mtu(client, mtu)),
+            multi::Output::Notice(notice) => self.record(Event::Notice(client, notice)),
+            multi::Output::Close(violation) => {
+                self.expect_no_breach(&violation);
+                let number = self.clients[client].connection;
+                if let Some(direction) = self.sending_direction(client) {
+                    direction.close(violation.words.clone(), now);
+                }
+                if let Some(number) = number {
+                    self.leave_client(number);
+                }
+                self.record(Event::Close(End::Client(client), violation));
+            }
+        }
+    }
+
+    fn expect_taken(&self, taken: Option<Result<(), Bytes>>) {
+        match taken {
+            Some(Ok(())) => {}
+            Some(Err(datagram)) => self.fail(&format!(
+                "a datagram of {} bytes is too large",
+                datagram.len()
+            )),
+            None => self.fail("a datagram without a connection"),
+        }
+    }
+
+    /// Nobody lied, so nobody may accuse the other, nor himself.
+    fn expect_no_breach(&self, violation: &Violation) {
+        let breach =
+            (0x10..0x20).contains(&violation.code.code()) || violation.code == ErrorCode::Internal;
+        if breach && !self.lied_to {
+            self.fail(&format!("an end speaks of a breach: {violation:?}"));
+        }
+    }
+
+    fn sending_direction(&mut self, client: usize) -> Option<&mut Direction> {
+        let number = self.clients[client].connection?;
+        Some(&mut self.connections.get_mut(&number)?.to_provider)
+    }
+
+    fn dial(&mut self, client: usize, attempt: u64) {
+        let now = self.now;
+        if self.clients[client].connection.is_some() {
+            self.fail("a dial while the connection of an earlier one stands");
+        }
+        let number = self.next_connection;
+        self.next_connection += 1;
+        let seed = self.config.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut connection = Connection {
+            client,
+            attempt,
+            session: None,
+            at_client: true,
+            at_provider: true,
+            forgotten: false,
+            to_provider: Direction::new(self.config.to_provider, seed, now),
+            to_client: Direction::new(self.config.to_client, !seed, now),
+            heard_by_client: now,
+            heard_by_provider: now,
+        };
+        let rtt = self.rtt();
+        connection
+            .to_provider
+            .set_config(self.config.to_provider, rtt, now);
+        connection
+            .to_client
+            .set_config(self.config.to_client, rtt, now);
+        connection.to_provider.send(Item::Initial, now);
+        self.connections.insert(number, connection);
+        self.clients[client].connection = Some(number);
+        self.record(Event::Dial { client, attempt });
+    }
+
+    pub(super) fn rtt(&self) -> Duration {
+        self.config.to_provider.link.delay + self.config.to_client.link.delay
+    }
+
+    fn drain_session(&mut self, number: u64) {
+        let now = self.now;
+        for turn in 0..OUTPUTS_MAX {
+            let Some(connection) = self
+                .connections
+                .get_mut(&number)
+                .filter(|c| c.at_provider && !c.forgotten)
+            else {
+                return;
+            };
+            let Some(id) = connection.session else {
+                return;
+            };
+            if turn == 0 {
+                self.provider.on_carrier(id, connection.to_client.facts());
+            }
+            let Some(output) = self.provider.poll_output(id, now) else {
+                return;
+            };
+            match output {
+                provider::Output::Control(bytes) => {
+                    connection.to_client.send(Item::Control(bytes), now)
+                }
+                provider::Output::Datagram(datagram) => {
+                    self.provider_seen.handed += Cargo::of(&datagram);
+                    let taken = connection.to_client.hand_over(datagram, now);
+                    self.expect_taken(Some(taken));
+                }
+                provider::Output::Deliver(packet) => {
+                    self.provider_seen.delivered += 1;
+                    self.record(Event::Deliver(End::Provider, packet));
+                }
+                provider::Output::Close(violation) => {
+                    connection.to_client.close(
+                        format!("{}: {}", violation.code.name(), violation.words),
+                        now,
+                    );
+                    self.expect_no_breach(&violation);
+                    self.leave_provider(number);
+                    self.record(Event::Close(End::Provider, violation));
+                    return;
+                }
+            }
+        }
+        self.fail("a session has outputs without end");
+    }
+
+    pub(super) fn record(&mut self, event: Event) {
+        self.events.push((self.elapsed(), event));
+    }
+}
