@@ -1,0 +1,98 @@
+//! What an idle session costs, and how many PINGs are too many.
+
+use quell_core::path::Violation;
+use quell_sim::pair::{End, World, WorldConfig};
+use quell_wire::registry::ErrorCode;
+
+use crate::common::*;
+
+#[test]
+fn an_idle_hour_wakes_for_keepalives_alone() {
+    // case B87
+    let mut world = World::up(WorldConfig::default());
+    let [before, _] = world.fates();
+    world.run_for(3_600 * S);
+    let [after, back] = world.fates();
+    // A keepalive is its timer; the provider wakes for the datagram alone.
+    assert_eq!(
+        world.wakes().iter().collect::<Vec<_>>(),
+        [(&"keepalive", &180)]
+    );
+    assert_eq!(after.sent.datagrams - before.sent.datagrams, 180);
+    assert_eq!(
+        (back.sent.pings, back.arrived.pongs),
+        (0, after.arrived.pings)
+    );
+    assert_eq!(world.take_events(), []);
+    assert_eq!(
+        (
+            world.client_status(0).dials,
+            world.provider_status().sessions_total
+        ),
+        (1, 1)
+    );
+}
+
+#[test]
+fn a_fragmented_packet_leaves_no_timer_behind() {
+    // case B87
+    let mut world = World::up(WorldConfig::default());
+    world.set_datagram_len_max(1_162);
+    let packet = outwards(&world, 0, 1_280);
+    world.inject(End::Client(0), packet);
+    world.run_for(19 * S);
+    assert_eq!(world.take_delivered(End::Provider).len(), 1);
+    assert!(
+        !world.wakes().contains_key("reassembly"),
+        "{:?}",
+        world.wakes()
+    );
+}
+
+#[test]
+fn spurious_wake_ups_change_nothing() {
+    let mut world = World::up(WorldConfig::default());
+    let mut calm = World::up(WorldConfig::default());
+    for _ in 0..1_000 {
+        world.run_for(97 * MS);
+        world.nudge();
+        calm.run_for(97 * MS);
+    }
+    assert_eq!(world.client_status(0), calm.client_status(0));
+    assert_eq!(world.provider_status(), calm.provider_status());
+    assert_eq!(world.take_events(), calm.take_events());
+}
+
+#[test]
+fn a_hundred_pings_at_once_are_answered_and_one_more_is_a_flood() {
+    for (to, other) in [(End::Provider, 0), (End::Client(0), 1)] {
+        let mut world = World::up(WorldConfig::default());
+        // What the first PING took is there again.
+        world.run_for(S);
+        let before = world.fates()[1 - other].sent.pongs;
+        world.inject_datagram(0, to, pings(100));
+        world.run_for(15 * MS);
+        assert_eq!(world.fates()[1 - other].sent.pongs - before, 100);
+        assert_eq!(world.take_events(), []);
+
+        let mut world = World::up(WorldConfig::default());
+        world.run_for(S);
+        world.inject_datagram(0, to, pings(101));
+        let flood = Violation {
+            code: ErrorCode::PingFlood,
+            words: "more than 50 PINGs a second".to_owned(),
+        };
+        assert_eq!(closes(&world.take_events()), [(to, flood)]);
+    }
+}
+
+#[test]
+fn fifty_pings_a_second_go_on_for_ever() {
+    let mut world = World::up(WorldConfig::default());
+    world.run_for(S);
+    for _ in 0..1_000 {
+        world.inject_datagram(0, End::Provider, pings(1));
+        world.run_for(20 * MS);
+    }
+    assert_eq!(closes(&world.take_events()), []);
+}

@@ -1,0 +1,16 @@
+//! Both ends of a session against each other, and each alone against a liar.
+//!
+//! Timelines say at which moment what happens, exactly, and that nothing else does. The rest runs in the worlds of
+//! `quell_sim::pair`, whose books are checked after every step.
+#![allow(clippy::unwrap_used)]
+
+mod admission;
+mod common;
+mod dialing;
+mod greeting;
+mod hostile;
+mod liveness;
+mod lossy;
+mod queue;
+mod schedule;
+mod sizes;
