@@ -124,14 +124,17 @@ fn the_queue_takes_its_bound_and_not_one_nanosecond_more() {
     assert_eq!(link.counters().lost_queue, 1);
     assert_eq!(drain(&mut link, t0).last(), Some(&(6 * MS, 5)));
 
-    let mut link = Link::new(config, 1);
-    link.send(0, 5_000, t0);
-    link.send(1, 1, t0);
-    assert_eq!(link.counters().lost_queue, 0, "a wait of exactly 5 ms");
-    let mut link = Link::new(config, 1);
-    link.send(0, 5_001, t0);
-    link.send(1, 1, t0);
-    assert_eq!(link.counters().lost_queue, 1, "a wait of 5.001 ms");
+    // 1 GB/s: each byte takes a nanosecond.
+    let config = LinkConfig {
+        rate_bytes_per_s: Some(1_000_000_000),
+        ..config
+    };
+    for (len_bytes, lost) in [(5_000_000, 0), (5_000_001, 1)] {
+        let mut link = Link::new(config, 1);
+        link.send(0, len_bytes, t0);
+        link.send(1, 1, t0);
+        assert_eq!(link.counters().lost_queue, lost, "a wait of {len_bytes} ns");
+    }
 }
 
 #[test]
@@ -372,8 +375,8 @@ fn rates_of_loss_duplicates_and_reordering_are_as_set() {
     let mut link = Link::new(config, 11);
     for n in 0..100_000 {
         link.send(n, 1, t0);
-        while link.poll_timeout().is_some() {
-            link.poll(t0 + config.reorder_hold);
+        while let Some(due) = link.poll_timeout() {
+            link.poll(due);
         }
     }
     let counters = link.counters();
@@ -430,6 +433,18 @@ fn bursts_have_the_length_and_the_share_of_the_chain() {
     link.set_config(perfect());
     link.send(1, 1, t0);
     assert_eq!(link.poll(t0), Some(1));
+    // It does not lie in wait for the next bursts either.
+    let calm = GilbertElliott {
+        p_good_to_bad: 0.0,
+        p_bad_to_good: 0.0,
+        ..burst
+    };
+    link.set_config(LinkConfig {
+        burst: Some(calm),
+        ..perfect()
+    });
+    link.send(2, 1, t0);
+    assert_eq!(link.poll(t0), Some(2));
 }
 
 #[test]
