@@ -470,24 +470,26 @@ fn assert_hidden(error: &str, secret: &str) {
 #[test]
 fn a_secret_key_in_any_place_is_not_repeated() {
     let folder = Folder::new();
-    let secret = secret();
-    let places = [
-        ("\"own.key\"", format!("\"{secret}\"")),
-        ("\"vpn.example.net\"", format!("\"{secret}\"")),
-        ("mtu_max = 1400", format!("mtu_max = \"{secret}\"")),
-        ("mtu_max = 1400", format!("{secret} = 1")),
-        ("mtu_max = 1400", format!("name = \"{secret}\"")),
-        ("\"20s\"", format!("\"{secret}\"")),
-        ("\"20s\"", secret.clone()),
-    ];
-    for (from, to) in places {
-        let error = words(&folder.load(client().replace(from, &to)).unwrap_err());
-        assert_hidden(&error, &secret);
+    let lower = secret();
+    for secret in [lower.clone(), lower.to_uppercase()] {
+        let places = [
+            ("\"own.key\"", format!("\"{secret}\"")),
+            ("\"vpn.example.net\"", format!("\"{secret}\"")),
+            ("mtu_max = 1400", format!("mtu_max = \"{secret}\"")),
+            ("mtu_max = 1400", format!("{secret} = 1")),
+            ("mtu_max = 1400", format!("name = \"{secret}\"")),
+            ("\"20s\"", format!("\"{secret}\"")),
+            ("\"20s\"", secret.clone()),
+        ];
+        for (from, to) in places {
+            let error = words(&folder.load(client().replace(from, &to)).unwrap_err());
+            assert_hidden(&error, &lower);
+        }
+        let named = provider()
+            .replace("laptop", &secret)
+            .replace("phone", &secret);
+        assert_hidden(&words(&folder.load(named).unwrap_err()), &lower);
     }
-    let named = provider()
-        .replace("laptop", &secret)
-        .replace("phone", &secret);
-    assert_hidden(&words(&folder.load(named).unwrap_err()), &secret);
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(super) struct SocketFiles {
 
 /// The lock that says who owns the socket's name.
 #[derive(Debug)]
-struct Lock {
+pub(super) struct Lock {
     path: PathBuf,
     /// Held for its lock alone.
     _file: File,
@@ -158,6 +158,12 @@ fn create_parent(path: &Path) -> Result<(), ControlError> {
 }
 
 fn take_lock(path: &Path) -> Result<Lock, ControlError> {
+    take_lock_while(path, || {})
+}
+
+/// `opened` runs between the opening and the locking of a file: where another
+/// process may remove it, and a test does.
+pub(super) fn take_lock_while(path: &Path, mut opened: impl FnMut()) -> Result<Lock, ControlError> {
     let lock_path = sibling(path, ".lock");
     let lock_path = lock_path.as_path();
     for _ in 0..LOCK_TRIES_MAX {
@@ -169,6 +175,7 @@ fn take_lock(path: &Path) -> Result<Lock, ControlError> {
             .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(lock_path)
             .map_err(ControlError::io("open", lock_path))?;
+        opened();
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -32,8 +32,12 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
     fn socket(&self) -> PathBuf {
-        self.0.path().join("quell0.sock")
+        self.path("quell0.sock")
     }
 
     /// The names that are left, sorted.
@@ -119,7 +123,7 @@ fn words_of_the_handler_reach_the_asker() {
 #[test]
 fn the_socket_has_mode_0600_and_its_new_folder_0755() {
     let folder = Folder::new();
-    let path = folder.0.path().join("run/quell/quell0.sock");
+    let path = folder.path("run/quell/quell0.sock");
     let _server = serve(&path, up()).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
     // The umask of the test can only take bits away.
@@ -130,7 +134,7 @@ fn the_socket_has_mode_0600_and_its_new_folder_0755() {
 #[test]
 fn the_socket_is_born_in_a_closed_folder_not_under_its_name() {
     let folder = Folder::new();
-    let blocked = folder.0.path().join("quell0.sock.new");
+    let blocked = folder.path("quell0.sock.new");
     fs::write(&blocked, "not a folder").unwrap();
     let error = serve(&folder.socket(), up()).unwrap_err();
     assert!(error.to_string().contains("quell0.sock.new"), "{error}");
@@ -163,8 +167,8 @@ fn what_a_dead_process_left_is_replaced() {
     let folder = Folder::new();
     // A killed process leaves its socket, its lock file unlocked, and perhaps its nursery.
     drop(UnixListener::bind(folder.socket()).unwrap());
-    fs::write(folder.0.path().join("quell0.sock.lock"), "").unwrap();
-    let nursery = folder.0.path().join("quell0.sock.new");
+    fs::write(folder.path("quell0.sock.lock"), "").unwrap();
+    let nursery = folder.path("quell0.sock.new");
     fs::create_dir(&nursery).unwrap();
     drop(UnixListener::bind(nursery.join("s")).unwrap());
 
@@ -183,29 +187,64 @@ fn a_living_server_is_refused_and_keeps_answering() {
 }
 
 #[test]
-fn of_many_starters_one_serves_at_a_time() {
+fn a_lock_file_removed_before_it_was_locked_is_opened_anew() {
     let folder = Folder::new();
-    let serving = AtomicUsize::new(0);
-    let served = AtomicUsize::new(0);
+    let lock_path = folder.path("quell0.sock.lock");
+    let mut removals = 1;
+    let lock = socket::take_lock_while(&folder.socket(), || {
+        if removals > 0 {
+            removals -= 1;
+            fs::remove_file(&lock_path).unwrap();
+        }
+    });
+    // What is held is the file that others find: they are refused.
+    let error = socket::bind(&folder.socket()).unwrap_err();
+    assert!(
+        matches!(error, ControlError::AlreadyRunning { .. }),
+        "{error}"
+    );
+    drop(lock);
+    assert_eq!(folder.names(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_lock_file_that_never_stays_is_given_up() {
+    let folder = Folder::new();
+    let mut tries = 0;
+    let lock = socket::take_lock_while(&folder.socket(), || {
+        tries += 1;
+        fs::remove_file(folder.path("quell0.sock.lock")).unwrap();
+    });
+    assert!(matches!(lock, Err(ControlError::AlreadyRunning { .. })));
+    assert_eq!(tries, 16);
+}
+
+// The bare files, without a server's thread, so that many starts and stops meet.
+#[test]
+fn of_many_starters_one_holds_the_socket_at_a_time() {
+    let folder = Folder::new();
+    let holding = AtomicUsize::new(0);
+    let held = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                for _ in 0..50 {
-                    match serve(&folder.socket(), up()) {
-                        Ok(server) => {
-                            assert_eq!(serving.fetch_add(1, Ordering::SeqCst), 0);
-                            request(server.path(), STATUS, WAIT).unwrap();
-                            served.fetch_add(1, Ordering::SeqCst);
-                            serving.fetch_sub(1, Ordering::SeqCst);
+                for _ in 0..250 {
+                    match socket::bind(&folder.socket()) {
+                        Ok(bound) => {
+                            assert_eq!(holding.fetch_add(1, Ordering::SeqCst), 0);
+                            thread::yield_now();
+                            assert_eq!(holding.fetch_sub(1, Ordering::SeqCst), 1);
+                            held.fetch_add(1, Ordering::SeqCst);
+                            drop(bound);
                         }
                         Err(ControlError::AlreadyRunning { .. }) => {}
-                        Err(error) => panic!("{error}"),
+                        Err(error) => panic!("{error:?}"),
                     }
                 }
             });
         }
     });
-    assert!(served.into_inner() > 0);
+    assert!(held.into_inner() > 0);
     assert_eq!(folder.names(), [] as [&str; 0]);
 }
 
@@ -239,7 +278,7 @@ fn a_linked_nursery_is_not_followed() {
     let folder = Folder::new();
     let elsewhere = Folder::new();
     fs::write(elsewhere.0.path().join("s"), "precious").unwrap();
-    symlink(elsewhere.0.path(), folder.0.path().join("quell0.sock.new")).unwrap();
+    symlink(elsewhere.0.path(), folder.path("quell0.sock.new")).unwrap();
     serve(&folder.socket(), up()).unwrap_err();
     assert_eq!(elsewhere.names(), ["s"]);
 }
