@@ -15,6 +15,7 @@
 //! given the [`Streams`] it may use.
 
 mod daemon;
+pub mod stage;
 mod table;
 mod verbs;
 

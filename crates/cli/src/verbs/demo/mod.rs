@@ -11,8 +11,9 @@
 //! and configuration, removed also on Ctrl-C.
 
 mod report;
-mod stage;
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::mpsc;
 use std::thread;
@@ -21,15 +22,22 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use quell_lab::netns;
+use quell_lab::topology::{self, NEAR_PROVIDER_V4, TwoHosts};
+use quell_wire::registry::DEFAULT_PORT;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::stage::{End, Plan};
 use crate::{Failure, Streams};
 use report::Report;
-use stage::Stage;
 
 /// Exit code of a program ended by Ctrl-C, as shells report it.
 const EXIT_INTERRUPTED: i32 = 130;
+
+/// MTU of the wire, in bytes.
+const WIRE_MTU: u32 = 1_500;
+/// Inner packets above this size cross whole once the path's MTU is found, in bytes.
+const FULL_SIZE: u64 = 1_400;
 
 /// Run both ends in two network namespaces and download a file through the tunnel
 #[derive(Debug, Args)]
@@ -48,16 +56,12 @@ impl Demo {
         }
         let folder = tempfile::Builder::new().prefix("quell-demo-").tempdir()?;
         remove_on_interrupt(folder.path().to_owned())?;
-        let say = |streams: &mut Streams<'_>, line: &str| -> Result<(), Failure> {
-            writeln!(streams.err, "{line}")?;
-            Ok(())
-        };
-        say(
-            streams,
-            "two namespaces, a wire between them, an exit and a client …",
+        writeln!(
+            streams.err,
+            "two namespaces, a wire between them, an exit and a client …"
         )?;
         let stage = Stage::set(folder.path())?;
-        say(streams, "the tunnel is up; downloading through it …")?;
+        writeln!(streams.err, "the tunnel is up; downloading through it …")?;
         let report = Report::measure(&stage, self.size * 1024 * 1024)?;
         stage.clear()?;
         write!(streams.out, "{report}")?;
@@ -68,9 +72,46 @@ impl Demo {
     }
 }
 
+/// Both ends, running.
+struct Stage {
+    // Dropped in this order: processes before the namespaces they live in.
+    client: End,
+    provider: End,
+    hosts: TwoHosts,
+}
+
+impl Stage {
+    /// Sets everything up and waits until the tunnel carries packets of full size.
+    fn set(folder: &Path) -> Result<Self, Failure> {
+        let hosts = topology::two_hosts(WIRE_MTU)?;
+        let address = SocketAddr::new(NEAR_PROVIDER_V4, DEFAULT_PORT);
+        // The web server is on the exit itself, so nothing has to be translated.
+        let plan = Plan::new(folder, address)?;
+        plan.write()?;
+        let mut provider = plan.provide(&hosts.provider)?;
+        provider.until_ready()?;
+        let mut client = plan.up(&hosts.client)?;
+        client.until("up at full size", |status| {
+            status["state"] == "up" && status["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
+        })?;
+        Ok(Self {
+            client,
+            provider,
+            hosts,
+        })
+    }
+
+    /// Ends both processes in good order.
+    fn clear(self) -> Result<(), Failure> {
+        self.client.stop()?;
+        self.provider.stop()?;
+        Ok(())
+    }
+}
+
 /// On SIGINT and SIGTERM removes the demo's folder and ends the process, with
 /// which namespaces and children end too.
-fn remove_on_interrupt(folder: std::path::PathBuf) -> Result<(), Failure> {
+fn remove_on_interrupt(folder: PathBuf) -> Result<(), Failure> {
     let (ready, is_ready) = mpsc::channel();
     thread::Builder::new()
         .name("quell-demo-signals".to_owned())

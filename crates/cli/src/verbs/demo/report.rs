@@ -9,9 +9,11 @@ use quell_lab::http::{self, Download, Server};
 use quell_lab::probe::{self, PingReport};
 use serde_json::Value;
 
-use super::stage::{Stage, WEB_SERVER};
+use super::Stage;
 use crate::Failure;
 
+/// The exit's address inside the tunnel, where the web server listens.
+const WEB_SERVER: &str = "10.85.0.1:80";
 const PINGS: u16 = 20;
 const PING_INTERVAL: Duration = Duration::from_millis(20);
 const DOWNLOAD_TIME: Duration = Duration::from_secs(120);
@@ -31,8 +33,8 @@ impl Report {
         let server = WEB_SERVER
             .parse()
             .map_err(|_| Failure::Failed(anyhow!("{WEB_SERVER} is no address")))?;
-        let _web = stage.provider().run(|| Server::start(server))??;
-        let ping = stage.client().run(|| {
+        let _web = stage.hosts.provider.run(|| Server::start(server))??;
+        let ping = stage.hosts.client.run(|| {
             probe::ping(
                 server.ip(),
                 56,
@@ -42,14 +44,15 @@ impl Report {
             )
         })??;
         let download = stage
-            .client()
+            .hosts
+            .client
             .run(|| http::download(server, bytes, DOWNLOAD_TIME))??;
         Ok(Self {
             ping,
             download,
             expected_sha256: content::sha256(bytes),
-            client: stage.status("client")?,
-            provider: stage.status("provider")?,
+            client: stage.client.status()?,
+            provider: stage.provider.status()?,
         })
     }
 

@@ -1,0 +1,164 @@
+//! Keys and configuration files of both ends.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use quell_lab::netns::Namespace;
+use quell_net::identity::Identity;
+
+use super::{End, Program};
+
+/// The client's role, which names its files.
+pub const CLIENT: &str = "client";
+/// The provider's role, which names its files.
+pub const PROVIDER: &str = "provider";
+
+/// What both ends are configured with.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The folder of all files.
+    pub folder: PathBuf,
+    /// How to run `quell`.
+    pub program: Program,
+    /// The client's keys.
+    pub client: Identity,
+    /// The provider's keys.
+    pub provider: Identity,
+    /// Where the provider listens.
+    pub listen: SocketAddr,
+    /// Where the client finds it.
+    pub dial: SocketAddr,
+    /// The IPv4 pool; empty for none.
+    pub ipv4_pool: String,
+    /// The IPv6 pool; empty for none.
+    pub ipv6_pool: String,
+    /// Whether clients' addresses are translated.
+    pub masquerade: bool,
+    /// The client's routes.
+    pub routes: Vec<String>,
+    /// More lines at the end of the client's `[tun]` table.
+    pub client_tun: String,
+    /// More clients that the provider knows: names and keys.
+    pub more_clients: Vec<(String, Identity)>,
+}
+
+impl Plan {
+    /// Plain ends with fresh keys and both families, whose provider is at `address`.
+    ///
+    /// # Errors
+    /// The system has no random numbers, or does not say which program this is.
+    pub fn new(folder: &Path, address: SocketAddr) -> Result<Self> {
+        Ok(Self {
+            folder: folder.to_owned(),
+            program: Program::own()?,
+            client: Identity::generate()?,
+            provider: Identity::generate()?,
+            listen: address,
+            dial: address,
+            ipv4_pool: "10.85.0.0/16".to_owned(),
+            ipv6_pool: "fd71:7175:656c::/64".to_owned(),
+            masquerade: false,
+            routes: Vec::new(),
+            client_tun: String::new(),
+            more_clients: Vec::new(),
+        })
+    }
+
+    /// Writes keys and files. What is there already is replaced.
+    ///
+    /// # Errors
+    /// The folder is not to be written.
+    pub fn write(&self) -> Result<()> {
+        self.write_key(CLIENT, &self.client)?;
+        self.write_key(PROVIDER, &self.provider)?;
+        fs::write(self.folder.join("provider.toml"), self.provider_file())?;
+        fs::write(self.folder.join("client.toml"), self.client_file(CLIENT))?;
+        for (name, identity) in &self.more_clients {
+            self.write_key(name, identity)?;
+            fs::write(
+                self.folder.join(format!("{name}.toml")),
+                self.client_file(name),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Starts the provider in `namespace`.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn provide(&self, namespace: &Namespace) -> Result<End> {
+        End::start(&self.program, namespace, "provide", PROVIDER, &self.folder)
+    }
+
+    /// Starts the client in `namespace`.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn up(&self, namespace: &Namespace) -> Result<End> {
+        End::start(&self.program, namespace, "up", CLIENT, &self.folder)
+    }
+
+    fn write_key(&self, name: &str, identity: &Identity) -> Result<()> {
+        let path = self.folder.join(format!("{name}.key"));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)?;
+        writeln!(file, "{}", identity.secret_key().to_text())?;
+        Ok(())
+    }
+
+    fn provider_file(&self) -> String {
+        let pool = |key: &str, pool: &str| {
+            if pool.is_empty() {
+                String::new()
+            } else {
+                format!("{key} = \"{pool}\"\n")
+            }
+        };
+        let more = self
+            .more_clients
+            .iter()
+            .map(|(name, identity)| client_entry(name, identity));
+        let clients: String = std::iter::once(client_entry("laptop", &self.client))
+            .chain(more)
+            .collect();
+        format!(
+            "listen = \"{}\"\nprivate_key_file = \"provider.key\"\nrun_dir = \"{run}\"\n\n{clients}\
+             [addresses]\n{}{}\n[egress]\nmasquerade = {}\n\n[control]\nsocket = \"{run}/provider.sock\"\n\n\
+             [log]\nlevel = \"debug\"\n",
+            self.listen,
+            pool("ipv4_pool", &self.ipv4_pool),
+            pool("ipv6_pool", &self.ipv6_pool),
+            self.masquerade,
+            run = self.folder.display(),
+        )
+    }
+
+    fn client_file(&self, name: &str) -> String {
+        format!(
+            "private_key_file = \"{name}.key\"\nrun_dir = \"{run}\"\n\n\
+             [provider]\naddress = \"{}\"\npublic_key = \"{}\"\n\n[tun]\nroutes = {:?}\n{}\n\
+             [control]\nsocket = \"{run}/{name}.sock\"\n\n[log]\nlevel = \"debug\"\n",
+            self.dial,
+            self.provider.public_key(),
+            self.routes,
+            self.client_tun,
+            run = self.folder.display(),
+        )
+    }
+}
+
+fn client_entry(name: &str, identity: &Identity) -> String {
+    format!(
+        "[[clients]]\nname = \"{name}\"\npublic_key = \"{}\"\n\n",
+        identity.public_key()
+    )
+}
