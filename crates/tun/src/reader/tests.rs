@@ -207,13 +207,27 @@ fn a_batch_holds_64_packets_and_not_65() {
 }
 
 #[test]
-fn the_longest_packets_are_read_whole() {
+fn the_longest_packets_are_read_whole_and_a_batch_stays_in_one_slab() {
     let mut reader = reader(Script::new(&[Ok(PACKET_BYTES_MAX); 5], Err(EAGAIN)));
-    let mut batch = Vec::new();
-    while batch.len() < 5 {
+    let mut kept = Vec::new();
+    for expected in [2, 2, 1] {
+        let mut batch = Vec::new();
         assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Packets);
+        assert_eq!(batch.len(), expected);
+        kept.extend(batch);
     }
-    assert!(batch.iter().all(|packet| packet.len() == PACKET_BYTES_MAX));
+    assert!(kept.iter().all(|packet| packet.len() == PACKET_BYTES_MAX));
+}
+
+#[test]
+fn a_batch_that_was_used_up_gives_its_memory_to_the_next() {
+    let mut reader = reader(Script::new(&[], Ok(1_500)));
+    let mut at = || {
+        let mut batch = Vec::new();
+        reader.read_batch(&mut batch).unwrap();
+        batch[0].as_ptr() as usize
+    };
+    assert_eq!(at(), at());
 }
 
 #[test]
