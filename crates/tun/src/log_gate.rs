@@ -29,6 +29,41 @@ impl LogGate {
     }
 }
 
+/// Counts the lines that a test's code writes.
+#[cfg(test)]
+pub(crate) mod counting {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    struct Counter(Arc<AtomicUsize>);
+
+    impl Subscriber for Counter {
+        fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _span: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _span: &Id, _values: &Record<'_>) {}
+        fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+        fn event(&self, _event: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn enter(&self, _span: &Id) {}
+        fn exit(&self, _span: &Id) {}
+    }
+
+    /// The lines that this thread writes meanwhile.
+    pub(crate) fn lines(code: impl FnOnce()) -> usize {
+        let count = Arc::new(AtomicUsize::new(0));
+        tracing::subscriber::with_default(Counter(Arc::clone(&count)), code);
+        count.load(Ordering::Relaxed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

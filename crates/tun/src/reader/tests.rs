@@ -180,6 +180,22 @@ fn down_or_short_of_memory_is_paused_for_and_never_fatal() {
     }
 }
 
+// case B81
+#[test]
+fn however_often_it_fails_a_reader_writes_one_line_a_minute() {
+    for errno in [EIO, EUNKNOWN, EINTR, EBADFD] {
+        let script = Script::new(&vec![Err(errno); 1_000], Err(EBADFD));
+        let mut reader = reader(script);
+        let lines = crate::log_gate::counting::lines(|| {
+            for _ in 0..100 {
+                assert!(is_fatal(&reader.read_batch(&mut Vec::new())));
+            }
+        });
+        let expected = usize::from(matches!(errno, EIO | EUNKNOWN));
+        assert_eq!(lines, expected, "{errno}");
+    }
+}
+
 #[test]
 fn what_was_read_before_the_end_is_delivered_first() {
     let mut reader = reader(Script::new(&[Ok(20), Ok(30)], Err(EBADFD)));

@@ -199,6 +199,20 @@ fn unknown_failures_end_the_writer_after_sixteen_whole_batches() {
     ));
 }
 
+// case B81
+#[test]
+fn however_often_it_fails_a_writer_writes_one_line_a_minute() {
+    for errno in [EUNKNOWN, EIO, EAGAIN, EINVAL, EBADFD] {
+        let mut writer = Writer::new(Script::new(&[], Err(errno)));
+        let lines = crate::log_gate::counting::lines(|| {
+            for _ in 0..100 {
+                drop(writer.write_batch(&packets(8)));
+            }
+        });
+        assert_eq!(lines, usize::from(errno == EUNKNOWN), "{errno}");
+    }
+}
+
 #[test]
 fn a_packet_with_a_strange_errno_cannot_end_a_tunnel_that_works() {
     let mut writer = Writer::new(Script::new(&[], Ok(())));
