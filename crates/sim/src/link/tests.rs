@@ -470,102 +470,87 @@ fn a_seed_gives_one_course_and_another_seed_another() {
 }
 
 #[test]
-fn validate_takes_each_bound_and_refuses_what_is_beyond() {
-    let refused = |config: LinkConfig| config.validate().unwrap_err();
-    assert_eq!(perfect().validate(), Ok(()));
-    assert_eq!(
-        LinkConfig {
-            loss: 1.0,
-            duplicate: 1.0,
-            reorder: 1.0,
-            ..perfect()
-        }
-        .validate(),
-        Ok(())
-    );
+fn validate_takes_each_bound() {
+    let certain = LinkConfig {
+        loss: 1.0,
+        duplicate: 1.0,
+        reorder: 1.0,
+        ..perfect()
+    };
+    let times = |delay, jitter| LinkConfig {
+        delay,
+        jitter,
+        ..perfect()
+    };
+    for config in [
+        perfect(),
+        certain,
+        times(DELAY_MAX, DELAY_MAX),
+        times(MS, MS),
+    ] {
+        assert_eq!(config.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn validate_refuses_what_is_no_probability() {
+    let refused = |config: LinkConfig| match config.validate() {
+        Err(LinkError::Probability { name, .. }) => name,
+        other => panic!("{other:?}"),
+    };
     for bad in [-f64::EPSILON, 1.0 + f64::EPSILON, f64::NAN, f64::INFINITY] {
-        assert!(matches!(
-            refused(LinkConfig {
-                loss: bad,
-                ..perfect()
-            }),
-            LinkError::Probability { name: "loss", .. }
-        ));
+        let loss = LinkConfig {
+            loss: bad,
+            ..perfect()
+        };
+        assert_eq!(refused(loss), "loss");
         let burst = GilbertElliott {
             p_good_to_bad: 0.1,
             p_bad_to_good: bad,
             loss_in_bad: 1.0,
         };
-        let error = refused(LinkConfig {
+        let burst = LinkConfig {
             burst: Some(burst),
             ..perfect()
-        });
-        assert!(matches!(
-            error,
-            LinkError::Probability {
-                name: "burst.p_bad_to_good",
-                ..
-            }
-        ));
+        };
+        assert_eq!(refused(burst), "burst.p_bad_to_good");
     }
-    assert_eq!(
-        LinkConfig {
-            delay: DELAY_MAX,
-            jitter: DELAY_MAX,
-            ..perfect()
-        }
-        .validate(),
-        Ok(())
-    );
+}
+
+#[test]
+fn validate_refuses_what_is_beyond_a_bound() {
+    let refused = |config: LinkConfig| config.validate().unwrap_err();
     let long = DELAY_MAX + Duration::from_nanos(1);
-    assert_eq!(
-        refused(LinkConfig {
-            delay: long,
-            ..perfect()
-        }),
-        LinkError::TooLong {
-            name: "delay",
-            value: long
-        }
-    );
-    assert_eq!(
-        LinkConfig {
-            delay: MS,
-            jitter: MS,
-            ..perfect()
-        }
-        .validate(),
-        Ok(())
-    );
-    let error = refused(LinkConfig {
-        delay: MS,
-        jitter: 2 * MS,
+    let too_long = LinkConfig {
+        delay: long,
         ..perfect()
-    });
+    };
+    let expected = LinkError::TooLong {
+        name: "delay",
+        value: long,
+    };
+    assert_eq!(refused(too_long), expected);
+    let (delay, jitter) = (MS, 2 * MS);
+    let above = LinkConfig {
+        delay,
+        jitter,
+        ..perfect()
+    };
     assert_eq!(
-        error,
-        LinkError::JitterAboveDelay {
-            jitter: 2 * MS,
-            delay: MS
-        }
+        refused(above),
+        LinkError::JitterAboveDelay { jitter, delay }
     );
-    assert_eq!(
-        refused(LinkConfig {
-            mtu: Some(0),
-            ..perfect()
-        }),
-        LinkError::Zero { name: "mtu" }
-    );
-    let error = refused(LinkConfig {
+    let no_size = LinkConfig {
+        mtu: Some(0),
+        ..perfect()
+    };
+    assert_eq!(refused(no_size), LinkError::Zero { name: "mtu" });
+    let no_rate = LinkConfig {
         rate_bytes_per_s: Some(0),
         ..perfect()
-    });
-    assert_eq!(
-        error,
-        LinkError::Zero {
-            name: "rate_bytes_per_s"
-        }
-    );
+    };
+    let name = "rate_bytes_per_s";
+    assert_eq!(refused(no_rate), LinkError::Zero { name });
 }
 
 /// One call on a link.
