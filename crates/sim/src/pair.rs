@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Rules of quell stand in the core, never here: a harness that helps its subject proves nothing. What stands here is what a
-//! driver does ([`arrive`], [`perform`]), what QUIC does ([`carrier`]), and what must be true after every step ([`books`]).
+//! driver does (`arrive`, `perform`), what QUIC does (`carrier`), and what must be true after every step (`books`).
 //!
 //! Everything is a function of the seed, the settings and the calls. A failed check names the time, the step and the seed;
 //! [`for_seeds`] adds the command that repeats it.

@@ -1,6 +1,6 @@
 //! The client of one provider.
 //!
-//! A composition: [`super::dial`] says when to connect, [`super::guard`] which
+//! A composition: `dial` says when to connect, `guard` which
 //! packets may pass, [`crate::path`] carries them. What this file adds is the
 //! greeting (HELLO, WELCOME) and the books of packets that met no path.
 //!

@@ -1,7 +1,7 @@
 //! The client: which provider, when to dial, what may leave the TUN.
 //!
-//! [`Client`] is a composition: the [`guard`] judges packets of the TUN, the
-//! [`dial`] state decides when to connect, the [`crate::path`] carries.
+//! [`Client`] is a composition: the `guard` judges packets of the TUN, the
+//! `dial` state decides when to connect, the [`crate::path`] carries.
 
 pub mod client;
 mod dial;
