@@ -25,7 +25,10 @@ fn endpoint_config(identity: &Identity) -> Result<EndpointConfig, NetError> {
 }
 
 /// The endpoint that clients connect to.
-pub(crate) fn listen(
+///
+/// # Errors
+/// The socket cannot be opened, or a setting is out of what QUIC can express.
+pub fn listen(
     identity: &Identity,
     address: SocketAddr,
     transport: &TransportSettings,
@@ -47,7 +50,10 @@ pub(crate) fn listen(
 
 /// Starts to connect to `remote`, which must hold `expected`, from a fresh
 /// socket: a new dial leaves through whatever network is there by then.
-pub(crate) fn connect(
+///
+/// # Errors
+/// The socket cannot be opened, or a setting is out of what QUIC can express.
+pub fn connect(
     identity: &Identity,
     remote: SocketAddr,
     expected: PublicKey,

@@ -10,7 +10,7 @@
 //! | [`identity`], `tls` | one Ed25519 key a peer, raw public keys both ways |
 
 mod carrier;
-mod endpoint;
+pub mod endpoint;
 pub mod engine;
 mod error;
 pub mod identity;
@@ -22,5 +22,5 @@ mod words;
 
 pub use error::NetError;
 pub use pump::DeviceCounters;
-pub use socket::SocketCounters;
+pub use socket::{SocketCounters, SocketWatch};
 pub use tls::KeyRefused;

@@ -66,7 +66,7 @@ struct Counts {
 /// Books and departures of an engine's sockets: one set, however many sockets it
 /// opens over time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SocketWatch {
+pub struct SocketWatch {
     counts: Arc<Counts>,
     departed: Arc<Notify>,
 }
@@ -79,7 +79,8 @@ impl SocketWatch {
         self.departed.notified().await;
     }
 
-    pub(crate) fn counters(&self) -> SocketCounters {
+    /// What crossed the sockets so far.
+    pub fn counters(&self) -> SocketCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.counts;
         SocketCounters {

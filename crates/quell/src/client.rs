@@ -3,6 +3,8 @@
 use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
 use quell_net::identity::Identity;
 use quell_tun::os::{TunConfig, TunDevice};
+use serde::Serialize;
+use tokio::sync::watch;
 
 use crate::config::{ClientFile, read_private_key};
 use crate::control::{self, Server};
@@ -36,6 +38,7 @@ impl Client {
         };
         let (name, routes) = (file.tun.name.clone(), file.tun.routes.clone());
         let seed = rand::random();
+        let (ready, is_ready) = watch::channel(false);
         let running = Running::start("quell-client", move |tell| async move {
             let tun = TunDevice::create(TunConfig {
                 name: Some(name.clone()),
@@ -46,10 +49,17 @@ impl Client {
             let _ = tell.send(Ok(handle));
             tokio::select! {
                 ended = engine.run() => Ok(ended?),
-                failed = device::follow(&name, &routes, wanted) => failed,
+                failed = device::follow(&name, &routes, wanted, &ready) => failed,
             }
         })?;
-        let control = control::serve(&file.control_socket(), answers(running.handle(), "client"))?;
+        let status = move |report: ClientReport| Described {
+            report,
+            interface_ready: *is_ready.borrow(),
+        };
+        let control = control::serve(
+            &file.control_socket(),
+            answers(running.handle(), "client", status),
+        )?;
         Ok(Self {
             _control: control,
             running,
@@ -76,6 +86,15 @@ impl Client {
     pub async fn stop(&self) -> Result<(), Error> {
         self.running.stop().await
     }
+}
+
+/// What the control socket says of a client.
+#[derive(Serialize)]
+struct Described {
+    #[serde(flatten)]
+    report: ClientReport,
+    /// Whether addresses and routes are in place.
+    interface_ready: bool,
 }
 
 /// What we call ourselves.

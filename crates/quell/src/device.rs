@@ -17,7 +17,8 @@ use tracing::{info, warn};
 
 use crate::error::Error;
 
-/// Follows `wanted` until the engine is gone.
+/// Follows `wanted` until the engine is gone; `ready` turns true once the first
+/// state is in place: only then do packets find their way in.
 ///
 /// # Errors
 /// The interface does not take what the session needs.
@@ -25,6 +26,7 @@ pub(crate) async fn follow(
     name: &str,
     routes: &[Prefix],
     mut wanted: watch::Receiver<DeviceState>,
+    ready: &watch::Sender<bool>,
 ) -> Result<(), Error> {
     let link = Link::open(name).await?;
     let mut current = DeviceState::default();
@@ -42,6 +44,7 @@ pub(crate) async fn follow(
             readdress(&link, current.addresses, addresses).await?;
             link.up().await?;
             add_routes(&link, routes).await?;
+            ready.send_replace(true);
             info!(interface = name, ipv4 = ?addresses.ipv4, ipv6 = ?addresses.ipv6, mtu = state.mtu, "interface is ready");
         }
         current = state;

@@ -61,7 +61,7 @@ impl Provider {
         })?;
         let control = control::serve(
             &file.control_socket(),
-            answers(running.handle(), "provider"),
+            answers(running.handle(), "provider", |report| report),
         )?;
         Ok(Self {
             _control: control,

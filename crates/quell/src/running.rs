@@ -120,19 +120,25 @@ impl<R: Send + 'static> Drop for Running<R> {
     }
 }
 
-/// Answers the control socket's questions from an engine.
-pub(crate) fn answers<R: Serialize + Send + 'static>(
+/// Answers the control socket's questions from an engine, with what `status`
+/// makes of its report.
+pub(crate) fn answers<R, D>(
     handle: &Handle<R>,
     role: &'static str,
-) -> Handler {
+    status: impl Fn(R) -> D + Clone + Send + Sync + 'static,
+) -> Handler
+where
+    R: Send + 'static,
+    D: Serialize + 'static,
+{
     let handle = handle.clone();
     Arc::new(move |request: Request| {
-        let handle = handle.clone();
+        let (handle, status) = (handle.clone(), status.clone());
         Box::pin(async move {
             match request.command {
                 Command::Status => {
                     let report = handle.status().await.map_err(|error| error.to_string())?;
-                    describe(role, &report)
+                    describe(role, status(report))
                 }
             }
         })
@@ -140,18 +146,18 @@ pub(crate) fn answers<R: Serialize + Send + 'static>(
 }
 
 #[derive(Serialize)]
-struct Described<'a, R> {
+struct Described<D> {
     role: &'static str,
     version: &'static str,
     #[serde(flatten)]
-    report: &'a R,
+    status: D,
 }
 
-fn describe<R: Serialize>(role: &'static str, report: &R) -> Result<serde_json::Value, String> {
+fn describe<D: Serialize>(role: &'static str, status: D) -> Result<serde_json::Value, String> {
     let described = Described {
         role,
         version: env!("CARGO_PKG_VERSION"),
-        report,
+        status,
     };
     serde_json::to_value(described).map_err(|error| error.to_string())
 }

@@ -108,12 +108,14 @@ impl End {
         );
     }
 
-    /// Waits until a client's session is up.
+    /// Waits until a client's session is up and its interface in place.
     ///
     /// # Errors
     /// As [`End::until`].
     pub fn until_up(&mut self) -> Result<Value> {
-        self.until("up", |status| status["state"] == "up")
+        self.until("up", |status| {
+            status["state"] == "up" && status["interface_ready"] == true
+        })
     }
 
     /// Waits until it answers at all.
@@ -138,17 +140,29 @@ impl End {
     ///
     /// # Errors
     /// The system refused.
-    pub fn kill(mut self) -> Result<()> {
+    pub fn kill(&mut self) -> Result<()> {
         self.child.signal(Signal::SIGKILL)?;
         self.child.wait(STOP_TIME)?;
         Ok(())
+    }
+
+    /// Waits for an end that nobody asked for, such as a refusal to start; its log.
+    ///
+    /// # Errors
+    /// It runs on, or ended well.
+    pub fn until_refused(&mut self) -> Result<String> {
+        let exit = self.child.wait(READY_TIME)?;
+        if exit.success() {
+            bail!("the {} ended well, which it should not", self.role);
+        }
+        Ok(self.log())
     }
 
     /// Asks it to stop and waits for a good end.
     ///
     /// # Errors
     /// It ended badly, or not at all; with its log.
-    pub fn stop(mut self) -> Result<()> {
+    pub fn stop(&mut self) -> Result<()> {
         self.child.signal(Signal::SIGTERM)?;
         let exit: ExitStatus = self.child.wait(STOP_TIME)?;
         if !exit.success() {

@@ -142,7 +142,8 @@ impl Plan {
         )
     }
 
-    fn client_file(&self, name: &str) -> String {
+    /// The file of the client `name`.
+    pub fn client_file(&self, name: &str) -> String {
         format!(
             "private_key_file = \"{name}.key\"\nrun_dir = \"{run}\"\n\n\
              [provider]\naddress = \"{}\"\npublic_key = \"{}\"\n\n[tun]\nroutes = {:?}\n{}\n\

@@ -92,7 +92,8 @@ impl Stage {
         provider.until_ready()?;
         let mut client = plan.up(&hosts.client)?;
         client.until("up at full size", |status| {
-            status["state"] == "up" && status["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
+            status["interface_ready"] == true
+                && status["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
         })?;
         Ok(Self {
             client,
@@ -102,7 +103,7 @@ impl Stage {
     }
 
     /// Ends both processes in good order.
-    fn clear(self) -> Result<(), Failure> {
+    fn clear(mut self) -> Result<(), Failure> {
         self.client.stop()?;
         self.provider.stop()?;
         Ok(())

@@ -1,0 +1,46 @@
+//! Scenarios: real processes, real TUNs, real QUIC, in network namespaces.
+//!
+//! This harness is also the program under test: started with [`ROLE`] set, it is
+//! `quell` and nothing else. So what runs is always what was just built.
+//!
+//! A scenario that cannot run here prints `skipped: why` and passes; the gate
+//! counts those. Loads stay between the scenario's own namespaces, which vanish
+//! with it.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "figures and skips are what a scenario has to say"
+)]
+
+mod carries;
+mod commands;
+mod families;
+mod fixture;
+mod hostile;
+mod killed;
+mod mtu;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+use fixture::ROLE;
+
+fn main() -> ExitCode {
+    if std::env::var_os(ROLE).is_some() {
+        return match quell_lab::child::die_with_parent() {
+            Ok(_) => quell_cli::main(),
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let arguments = Arguments::from_args();
+    let trials = [
+        carries::trials(),
+        commands::trials(),
+        families::trials(),
+        hostile::trials(),
+        killed::trials(),
+        mtu::trials(),
+    ];
+    libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
+}
