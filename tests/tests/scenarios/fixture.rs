@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use libtest_mimic::Failed;
+use libtest_mimic::{Completion, Failed};
 use quell_cli::stage::{End, Plan, Program};
 use quell_lab::netns::{self, Namespace};
 use quell_lab::topology::{self, FAR_PROVIDER_V4, Routed};
@@ -21,7 +21,7 @@ pub(crate) type Outcome = Result<(), Failed>;
 macro_rules! trials {
     ($($name:ident),+ $(,)?) => {
         pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
-            vec![$(libtest_mimic::Trial::test(
+            vec![$(libtest_mimic::Trial::ignorable_test(
                 concat!(module_path!(), "::", stringify!($name)).trim_start_matches("scenarios::"),
                 || crate::fixture::unless_skipped($name),
             )),+]
@@ -31,13 +31,10 @@ macro_rules! trials {
 pub(crate) use trials;
 
 /// Runs `scenario` where namespaces can be made, else says why not.
-pub(crate) fn unless_skipped(scenario: fn() -> Outcome) -> Outcome {
+pub(crate) fn unless_skipped(scenario: fn() -> Outcome) -> Result<Completion, Failed> {
     match netns::unavailable() {
-        None => scenario(),
-        Some(why) => {
-            println!("skipped: {why}");
-            Ok(())
-        }
+        None => scenario().map(|()| Completion::Completed),
+        Some(why) => Ok(Completion::ignored_with(format!("skipped: {why}"))),
     }
 }
 
