@@ -30,7 +30,7 @@ fn pings(world: &World, target: IpAddr) -> bool {
     matches!(world.net.client.run(ping), Ok(Ok(report)) if report.lost() == 0)
 }
 
-// case B88
+// R-8, case B88
 fn the_tunnel_carries_the_families_of_its_pools() -> Outcome {
     for (ipv4, ipv6) in [(true, false), (false, true)] {
         let world = World::with(1_500, |_, plan| {
