@@ -234,9 +234,9 @@ impl Relay {
         }
     }
 
+    /// The worker need not be woken: a change makes nothing due earlier than it was.
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.shared.state.lock());
-        self.shared.stop.wake();
     }
 }
 

@@ -157,7 +157,11 @@ fn a_body_cut_short_and_an_idle_peer_are_failures() {
     stream
         .write_all(b"PUT /upload HTTP/1.1\r\ncontent-length: 10\r\n\r\nhalf")
         .unwrap();
-    drop(stream);
+    // Half closed: the peer would hear an answer, and there must be none.
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "");
     assert_eq!(settled(&server, 1).failed, 1);
     let idle = TcpStream::connect(server.address()).unwrap();
     assert_eq!(settled(&server, 2).failed, 2);

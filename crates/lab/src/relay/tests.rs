@@ -162,7 +162,7 @@ fn a_cut_loses_what_is_in_flight() {
         (relay.stats().up.in_flight, relay.stats().up.lost_blackhole),
         (0, 1)
     );
-    // A shorter delay is obeyed at once, although the relay had gone to sleep for a minute.
+    // What comes next is not held up by a relay that went to sleep for a minute.
     relay.set_up(LinkConfig::default()).unwrap();
     udp_round_trip(relay.address(), 10, LONG).unwrap();
     assert_eq!(echo.echoed(), 1);

@@ -5,7 +5,9 @@ use super::*;
 use crate::LabError;
 use crate::netns::unavailable;
 use crate::probe::{ping, udp_echo_server, udp_refused, udp_round_trip};
-use std::net::SocketAddr;
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(250);
@@ -220,4 +222,33 @@ fn a_silent_mtu_is_a_black_hole() {
         net.set_silent_mtu(1_500).unwrap();
         round_trip(1_500 - overhead).unwrap();
     }
+}
+
+/// Sends two datagrams of `len` bytes as one for the kernel to split, and waits for an answer or an error.
+fn send_pair(server: SocketAddr, len: u16) -> std::io::Result<usize> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(SHORT))?;
+    setsockopt(&socket, sockopt::UdpGsoSegment, &i32::from(len))?;
+    socket.send(&vec![7; usize::from(len) * 2])?;
+    socket.recv(&mut [0; 2_000])
+}
+
+#[test]
+fn offloaded_packets_do_not_evade_a_silent_mtu() {
+    if skip() {
+        return;
+    }
+    let net = routed(1_500).unwrap();
+    let echo = net
+        .provider
+        .run(|| udp_echo_server(SocketAddr::new(FAR_PROVIDER_V4, 0)))
+        .unwrap()
+        .unwrap();
+    let pair = || net.client.run(|| send_pair(echo.address(), 1_400)).unwrap();
+    assert_eq!(pair().unwrap(), 1_400);
+    net.set_silent_mtu(1_300).unwrap();
+    // As one packet they would pass: no receiver asks an offloaded one for its size.
+    assert_eq!(pair().unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(echo.echoed(), 2);
 }
