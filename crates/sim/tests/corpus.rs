@@ -139,6 +139,10 @@ fn seeds() -> Seeds {
         ("crash", schedule(&[&[15, 1, 0, 0], OUT, IDLE, OUT])),
         ("restart", schedule(&[&[15, 0, 0, 0], OUT, IDLE, OUT])),
         (
+            "farewell-behind-a-packet",
+            schedule(&[OUT, &lie(9, 0, &[0x80, 1, 0, 1]), IDLE]),
+        ),
+        (
             "breaks",
             schedule(&[
                 &[16, 0, 0, 0],

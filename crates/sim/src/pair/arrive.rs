@@ -41,15 +41,18 @@ impl Connection {
 }
 
 impl World {
-    /// Everything that arrives at this moment, and idle timeouts.
+    /// Everything that arrives at this moment, and idle timeouts. What one arrival causes is done before the next: a session
+    /// that a farewell ends has handed over what came just before it.
     pub(super) fn arrive(&mut self) {
         let numbers: Vec<_> = self.connections.keys().copied().collect();
         for number in numbers {
             while let Some(arrival) = self.poll_direction(number, true) {
                 self.arrive_at_provider(number, arrival);
+                self.drain();
             }
             while let Some(arrival) = self.poll_direction(number, false) {
                 self.arrive_at_client(number, arrival);
+                self.drain();
             }
             self.expire(number);
         }

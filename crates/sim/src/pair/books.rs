@@ -10,6 +10,7 @@
 //! | datagrams received | = came + none lost between |
 //! | received | = delivered + dropped |
 //! | pieces received | = used + dropped + waiting |
+//! | output | none is left after a drain |
 //!
 //! | over both ends, each way | |
 //! |---|---|
@@ -21,8 +22,8 @@
 use quell_core::drops::Drops;
 use quell_core::path::PathBooks;
 
-use super::World;
 use super::parcel::{Cargo, Fate};
+use super::{Connection, World};
 
 /// What went in and out of an end.
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,6 +74,22 @@ impl World {
         }
         self.check_provider();
         self.check_paths();
+        self.check_drained();
+    }
+
+    /// After a drain no end may say that it has output: a driver would spin, or, without the wake-up, stall.
+    fn check_drained(&self) {
+        let clients = self.clients.iter().map(|node| node.core.poll_timeout());
+        let live = self
+            .connections
+            .values()
+            .filter_map(Connection::live_session);
+        let sessions = live.map(|id| self.provider.poll_timeout(id));
+        for (_, why) in clients.chain(sessions).flatten() {
+            if why == "output" || why == "datagram" {
+                self.fail(&format!("an end that was drained is due for \"{why}\""));
+            }
+        }
     }
 
     fn check_provider(&self) {
