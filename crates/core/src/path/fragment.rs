@@ -163,9 +163,8 @@ impl Reassembly {
         };
         self.held.insert(pack.number, piece);
         self.arrivals.push_back((now, pack.number));
-        let complete = self.complete(pack.number);
         self.forget_departed();
-        Ok(complete)
+        Ok(self.complete(pack.number))
     }
 
     /// Drops pieces that waited too long; how many.
@@ -197,20 +196,10 @@ impl Reassembly {
         self.held.len()
     }
 
-    /// A departed piece must not wake anyone, so none stands at the head; behind
-    /// one that waits they would pile up, so they are swept out once they
-    /// outnumber the live ones.
+    /// Entries of departed pieces would pile up behind one that waits, so they
+    /// are swept out once they outnumber the live ones. Those at the head, which
+    /// would wake us for nothing, go with the next [`Reassembly::expire`].
     fn forget_departed(&mut self) {
-        while let Some((since, number)) = self.arrivals.front() {
-            let live = self
-                .held
-                .get(number)
-                .is_some_and(|held| held.since == *since);
-            if live {
-                break;
-            }
-            self.arrivals.pop_front();
-        }
         if self.arrivals.len() <= 2 * self.held.len() + 32 {
             return;
         }

@@ -38,6 +38,7 @@ proptest! {
         prop_assert_eq!(complete.packet, whole);
         prop_assert_eq!(complete.pieces as usize, pieces.len());
         prop_assert_eq!((reassembly.len(), reassembly.bytes), (0, 0));
+        prop_assert_eq!(reassembly.expire(now), 0);
         prop_assert_eq!(reassembly.poll_timeout(), None, "a wake-up for nothing");
     }
 }

@@ -1,8 +1,10 @@
 //! Input that nobody vouched for: at the devices, in datagrams, from peers that lie.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use quell_core::config::ProviderConfig;
 use quell_core::drops::{DropReason, Drops};
 use quell_packet::build::{self, Header};
 use quell_packet::{IpPacket, protocol};
@@ -389,4 +391,14 @@ fn a_peer_that_takes_no_datagram_worth_the_name_starves_itself_alone() {
             "owed for all that time"
         );
     }
+}
+
+#[test]
+fn datagrams_of_a_client_that_was_not_welcomed_are_counted_and_not_looked_at() {
+    let now = Instant::now();
+    let mut provider = lone_provider(ProviderConfig::default(), "10.85.0.0/16");
+    let id = provider.on_connection(key(1), now).unwrap();
+    provider.handle_datagram(id, &Bytes::from_static(&[0x3f]), now);
+    assert_eq!(session_outputs(&mut provider, id, now), []);
+    assert_eq!(provider.status().early_datagrams, 1);
 }

@@ -1,5 +1,7 @@
 //! What waits, how much of it, how long, and what becomes of the rest.
 
+use std::time::Instant;
+
 use quell_core::drops::DropReason;
 use quell_sim::pair::{End, Way, World, WorldConfig};
 
@@ -202,4 +204,57 @@ fn packets_of_the_world_for_nobody_are_counted_by_reason() {
         [("malformed", 1), ("not_unicast", 3), ("no_session", 3)]
     );
     assert_eq!(status.tun_packets, 7);
+}
+
+#[test]
+fn a_burst_leaves_as_fast_as_the_carrier_has_room_and_nobody_has_to_ask() {
+    for end in [End::Client(0), End::Provider] {
+        let mut world = World::up(WorldConfig::default());
+        // 3 MB/s: 6 kB may stand in the carrier's queue, 50 packets take 17 ms.
+        world.set_carrier(Way::Both, |carrier| carrier.cwnd_bytes = 60_000);
+        let (packet, other) = match end {
+            End::Client(_) => (outwards(&world, 0, LEN), End::Provider),
+            End::Provider => (inwards(&world, 0, LEN), End::Client(0)),
+        };
+        for _ in 0..50 {
+            world.inject(end, packet.clone());
+        }
+        assert!(path_of(&world, end).counters.in_flight > 40);
+        world.run_for(30 * MS);
+        assert_eq!(world.take_delivered(other).len(), 50);
+    }
+}
+
+#[test]
+fn an_end_that_was_not_drained_is_due_at_once() {
+    let now = Instant::now();
+    let mut client = welcomed_client(welcome(), now);
+    assert_eq!(client.poll_timeout(), Some((now + 20 * S, "keepalive")));
+    client.handle_packet(packet(ip("10.85.0.2"), ip(WORLD_V4), 100), now + S);
+    assert_eq!(client.poll_timeout(), Some((now + S, "datagram")));
+    client.handle_datagram(
+        1,
+        &dgram(&packet(ip(WORLD_V4), ip("10.85.0.2"), 100)),
+        now + S,
+    );
+    assert_eq!(client.poll_timeout(), Some((now + S, "output")));
+    assert_eq!(client_outputs(&mut client, now + S).len(), 2);
+    assert_eq!(client.poll_timeout(), Some((now + 21 * S, "keepalive")));
+}
+
+#[test]
+fn pieces_that_wait_when_a_session_ends_stay_in_the_books() {
+    // case B86
+    let mut world = World::up(WorldConfig::default());
+    world.set_datagram_len_max(700);
+    world.set_carrier(Way::ToProvider, |carrier| carrier.cwnd_bytes = 100);
+    let packet = outwards(&world, 0, 1_280);
+    world.inject(End::Client(0), packet);
+    // The first piece arrives; the second one waits for its pace when the connection breaks.
+    world.run_for(11 * MS);
+    assert_eq!(path_of(&world, End::Provider).counters.pieces_in_flight, 1);
+    world.inject_datagram(0, End::Provider, vec![0x3f]);
+    let ended = world.provider_status().ended;
+    assert_eq!(ended.counters.pieces_received, 1);
+    assert_eq!(ended.piece_drops[DropReason::PathClosed], 1);
 }
