@@ -1,7 +1,7 @@
 //! What `up` and `provide` share: logs, signals, and a good end.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use quell::config::LogLevel;
 use tokio::runtime::Builder;
@@ -22,6 +22,7 @@ pub(crate) fn start_log(level: LogLevel) {
     };
     let log = tracing_subscriber::fmt()
         .with_max_level(filter)
+        .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
         .with_target(false);
     // A second call in one process keeps the first's settings.
