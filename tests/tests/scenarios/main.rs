@@ -18,6 +18,7 @@ mod families;
 mod fixture;
 mod hostile;
 mod killed;
+mod links;
 mod mtu;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         families::trials(),
         hostile::trials(),
         killed::trials(),
+        links::trials(),
         mtu::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()

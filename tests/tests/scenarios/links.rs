@@ -1,0 +1,80 @@
+//! Paths that are slow or lose packets, made by the UDP relay.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+use quell_lab::http::{self, Server};
+use quell_lab::relay::{Relay, RelayConfig};
+use quell_lab::topology::{Routed, WORLD_V4};
+use quell_lab::{content, probe};
+use quell_sim::link::LinkConfig;
+
+use crate::fixture::{Outcome, World, trials};
+
+trials![
+    slow_paths_connect,
+    a_lossy_path_carries_a_file_and_the_books_balance,
+];
+
+/// The router's address on the client's side, where the relay listens.
+const ROUTER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 254));
+
+/// A relay in the router, each way with `link`, through which the client dials.
+fn relayed(link: LinkConfig) -> Result<(World, Relay), Failed> {
+    let mut relay = None;
+    let world = World::with(1_500, |net: &Routed, plan| {
+        let mut config = RelayConfig::new(SocketAddr::new(ROUTER, 0), plan.listen);
+        (config.up, config.down) = (link, link);
+        let started = net.router.run(|| Relay::start(config))??;
+        plan.dial = started.address();
+        relay = Some(started);
+        Ok(())
+    })?;
+    Ok((world, relay.ok_or("no relay")?))
+}
+
+// case B37
+fn slow_paths_connect() -> Outcome {
+    for rtt_ms in [300, 1_500, 4_000] {
+        let link = LinkConfig {
+            delay: Duration::from_millis(rtt_ms / 2),
+            ..LinkConfig::default()
+        };
+        let start = Instant::now();
+        let (world, relay) = relayed(link)?;
+        println!("RTT {rtt_ms} ms: up after {:?}", start.elapsed());
+        let patience = Duration::from_millis(3 * rtt_ms);
+        let ping = || probe::ping(WORLD_V4, 56, 1, Duration::from_millis(1), patience);
+        assert_eq!(world.net.client.run(ping)??.lost(), 0, "RTT {rtt_ms} ms");
+        world.finish()?;
+        drop(relay);
+    }
+    Ok(())
+}
+
+fn a_lossy_path_carries_a_file_and_the_books_balance() -> Outcome {
+    let link = LinkConfig {
+        delay: Duration::from_millis(5),
+        jitter: Duration::from_millis(2),
+        loss: 0.01,
+        duplicate: 0.01,
+        reorder: 0.01,
+        ..LinkConfig::default()
+    };
+    let (world, relay) = relayed(link)?;
+    let server = world
+        .net
+        .world
+        .run(|| Server::start(SocketAddr::new(WORLD_V4, 0)))??;
+    let bytes = 3_000_000;
+    let file = world
+        .net
+        .client
+        .run(|| http::download(server.address(), bytes, Duration::from_secs(100)))??;
+    assert_eq!(file.sha256, content::sha256(bytes));
+    println!("3 MB at 10 ms RTT and 1 % loss: {:?}", file.elapsed);
+    let stats = relay.stats();
+    assert!(stats.down.lost_random > 0, "{stats:?}");
+    world.finish()
+}
