@@ -9,6 +9,8 @@
 //! keepalive of a millisecond is not a preference, it is the traffic storm that
 //! quell exists to prevent.
 
+pub mod receive;
+
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;

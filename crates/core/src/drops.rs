@@ -50,6 +50,8 @@ drop_reasons! {
     FragmentTimeout, "fragment_timeout", "The other fragments of its packet did not come.";
     FragmentOverflow, "fragment_overflow", "More incomplete packets than are held.";
     FragmentDuplicate, "fragment_duplicate", "A fragment that was there already.";
+    FragmentOrphaned, "fragment_orphaned", "Its packet can never be whole: a fragment of it was given up.";
+    Skipped, "skipped", "It came after its sender had given it up.";
     PathClosed, "path_closed", "The session ended while it waited.";
     DeviceFull, "device_full", "The TUN took no more packets.";
     DeviceRefused, "device_refused", "The TUN refused the packet.";

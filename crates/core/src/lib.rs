@@ -21,6 +21,7 @@
 //! | [`path`] | how do packets cross one session: queue, datagrams, fragments, PINGs |
 //! | [`multi`] | the client: which provider, when to dial, what may leave the TUN |
 //! | [`provider`] | the exit: who may connect, which addresses, whose packet is this |
+//! | [`recv`] | the receiving end of a lane: each pack once, order, acknowledgements, credit |
 //! | [`health`] | pacing of what failed |
 //! | [`config`] | every constant, once |
 #![warn(missing_docs)]
@@ -33,4 +34,5 @@ pub mod health;
 pub mod multi;
 pub mod path;
 pub mod provider;
+pub mod recv;
 pub mod status;
