@@ -33,6 +33,7 @@ mod credit;
 mod fingerprint;
 mod fragments;
 mod frame;
+pub mod fuzz;
 mod hold;
 mod sequence;
 mod skip;
