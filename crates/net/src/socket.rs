@@ -192,8 +192,8 @@ impl CountingSocket {
                 Some(Protocol::UDP),
             )?;
             if address.is_ipv6() {
-                // Each family has a socket of its own where both are wanted (case B88).
-                socket.set_only_v6(true)?;
+                // `[::]` serves both families; any other address its own.
+                socket.set_only_v6(!address.ip().is_unspecified())?;
             }
             // The system caps these; a smaller buffer is slower, not wrong.
             let _ = socket.set_recv_buffer_size(buffer_bytes);

@@ -1,11 +1,11 @@
 //! Each address family is optional and independent (case B88).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use quell_lab::netns::sysctl;
 use quell_lab::probe;
-use quell_lab::topology::{FAR_PROVIDER_V6, Routed, WORLD_V4, WORLD_V6};
+use quell_lab::topology::{FAR_PROVIDER_V4, FAR_PROVIDER_V6, Routed, WORLD_V4, WORLD_V6};
 use quell_wire::registry::DEFAULT_PORT;
 
 use crate::fixture::{Outcome, ROUTES, World, trials};
@@ -13,6 +13,7 @@ use crate::fixture::{Outcome, ROUTES, World, trials};
 trials![
     the_tunnel_carries_the_families_of_its_pools,
     the_underlay_may_be_ipv6,
+    one_socket_serves_both_families,
     a_client_without_ipv6_goes_on_with_ipv4,
     a_provider_without_ipv6_goes_on_with_ipv4,
 ];
@@ -61,6 +62,19 @@ fn the_underlay_may_be_ipv6() -> Outcome {
     })?;
     assert!(pings(&world, WORLD_V4) && pings(&world, WORLD_V6));
     world.finish()
+}
+
+fn one_socket_serves_both_families() -> Outcome {
+    for provider in [FAR_PROVIDER_V4, FAR_PROVIDER_V6] {
+        let world = World::with(1_500, |_, plan| {
+            plan.listen = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT);
+            plan.dial = SocketAddr::new(provider, DEFAULT_PORT);
+            Ok(())
+        })?;
+        assert!(pings(&world, WORLD_V4), "{provider}");
+        world.finish()?;
+    }
+    Ok(())
 }
 
 fn without_ipv6(net: &Routed, at_client: bool) -> Outcome {
