@@ -11,11 +11,15 @@
 
 pub mod receive;
 
+mod lanes;
+
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use thiserror::Error;
+
+pub use lanes::LaneConfig;
 
 /// A setting that cannot be used: which, what was given, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

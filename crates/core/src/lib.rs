@@ -22,6 +22,7 @@
 //! | [`multi`] | the client: which provider, when to dial, what may leave the TUN |
 //! | [`provider`] | the exit: who may connect, which addresses, whose packet is this |
 //! | [`recv`] | the receiving end of a lane: each pack once, order, acknowledgements, credit |
+//! | [`send`] | the sending end of a lane: what is resent, when, and how often at most |
 //! | [`health`] | pacing of what failed |
 //! | [`config`] | every constant, once |
 #![warn(missing_docs)]
@@ -35,4 +36,5 @@ pub mod multi;
 pub mod path;
 pub mod provider;
 pub mod recv;
+pub mod send;
 pub mod status;

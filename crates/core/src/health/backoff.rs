@@ -10,6 +10,10 @@
 //! draw would put a share of all clients on exactly `max`, and they would come
 //! back as a herd (cases B09, B17). Everything saturates: the exponent stops
 //! growing where the interval does (case B08).
+//!
+//! [`Backoff`] keeps its row of failures itself. A lane's silence timer, whose
+//! base moves with the RTT, takes the two pieces that it is made of:
+//! [`doubled`] and [`Jitter`].
 
 use std::time::Duration;
 
@@ -20,9 +24,40 @@ use rand::{Rng, RngExt as _};
 pub struct Backoff {
     base: Duration,
     max: Duration,
-    low: f64,
-    high: f64,
+    jitter: Jitter,
     failures: u32,
+}
+
+/// `base` doubled `times` times, never more than `max`; saturates.
+pub fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);
+    base.saturating_mul(factor).min(max)
+}
+
+/// The range of the random factor of a wait.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Jitter {
+    /// The smallest factor.
+    pub low: f64,
+    /// The largest factor, where the cap leaves room for it.
+    pub high: f64,
+}
+
+impl Jitter {
+    /// `interval` times the factor that `unit`, drawn uniformly from [0, 1),
+    /// picks from `low` to `min(high, cap / interval)`.
+    pub fn apply(self, interval: Duration, cap: Duration, unit: f64) -> Duration {
+        if interval.is_zero() {
+            return Duration::ZERO;
+        }
+        let room = cap.as_secs_f64() / interval.as_secs_f64();
+        let high = self.high.min(room);
+        let low = self.low.min(high);
+        let factor = low + (high - low) * unit;
+        Duration::try_from_secs_f64(interval.as_secs_f64() * factor)
+            .unwrap_or(cap)
+            .min(cap)
+    }
 }
 
 impl Backoff {
@@ -34,8 +69,7 @@ impl Backoff {
         Self {
             base: base.min(max),
             max,
-            low,
-            high,
+            jitter: Jitter { low, high },
             failures: 0,
         }
     }
@@ -47,33 +81,19 @@ impl Backoff {
 
     /// The interval after `failures` doublings, without jitter.
     pub fn interval(&self, failures: u32) -> Duration {
-        let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-        self.base.saturating_mul(factor).min(self.max)
+        doubled(self.base, failures, self.max)
     }
 
     /// Counts a failure and draws the wait before the next attempt.
     pub fn failed(&mut self, rng: &mut impl Rng) -> Duration {
         let interval = self.interval(self.failures);
         self.failures = self.failures.saturating_add(1);
-        self.draw(interval, rng)
+        self.jitter.apply(interval, self.max, rng.random())
     }
 
     /// Forgets all failures: the next wait starts at `base`.
     pub fn succeeded(&mut self) {
         self.failures = 0;
-    }
-
-    fn draw(&self, interval: Duration, rng: &mut impl Rng) -> Duration {
-        if interval.is_zero() {
-            return Duration::ZERO;
-        }
-        let room = self.max.as_secs_f64() / interval.as_secs_f64();
-        let high = self.high.min(room);
-        let low = self.low.min(high);
-        let factor = low + (high - low) * rng.random::<f64>();
-        Duration::try_from_secs_f64(interval.as_secs_f64() * factor)
-            .unwrap_or(self.max)
-            .min(self.max)
     }
 }
 

@@ -5,4 +5,4 @@
 
 pub mod backoff;
 
-pub use backoff::Backoff;
+pub use backoff::{Backoff, Jitter};

@@ -1,0 +1,223 @@
+//! What is handed over next, and what became of it.
+//!
+//! Resends go before first sends: the receiver holds whole flows for them. A
+//! hand-over counts at once, as the bytes are out of our hands; if the carrier
+//! refuses it in the same breath, [`SendSequence::on_refused`] takes it back, with
+//! its count, and the pack stands first in line again. Nothing is retried on a
+//! timer: the caller polls again when the carrier has room.
+
+use std::time::Instant;
+
+use quell_wire::frame::{Lane, Pack};
+use quell_wire::varint;
+
+use super::counters::GiveUp;
+use super::resend_queue::{Kind, Slot};
+use super::sequence::SendSequence;
+use super::tx_ring::Sent;
+use super::{Degraded, ResendBudget};
+
+/// A pack to write into the next datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit<'a> {
+    /// The frame.
+    pub pack: Pack<'a>,
+    /// Why it goes.
+    pub kind: Kind,
+}
+
+/// The largest `tx` that a frame is sized for: no lane comes near it.
+const TX_LEN_PROBE: u64 = 1 << 61;
+
+impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
+    /// The kind and the longest frame of what [`SendSequence::poll_transmit`] would
+    /// yield with enough room; packs that fit no datagram at all are given up here.
+    pub fn next_transmit(&mut self, now: Instant) -> Option<(Kind, usize)> {
+        let (number, kind) = self.next_fitting(now)?;
+        let slot = self.queue.slot(number)?;
+        Some((kind, self.frame_len(number, slot)))
+    }
+
+    /// The next pack to hand over, if its frame takes at most `room_bytes`.
+    ///
+    /// It counts as sent. Its `tx` is reported to [`SendSequence::on_departed`] when
+    /// it has left the carrier, or to [`SendSequence::on_refused`].
+    pub fn poll_transmit(&mut self, room_bytes: usize, now: Instant) -> Option<Transmit<'_>> {
+        self.expire(now);
+        let (number, kind) = self.next_fitting(now)?;
+        let slot = self.queue.slot(number)?;
+        if self.frame_len(number, slot) > room_bytes {
+            return None;
+        }
+        let tx = self.hand_over(number, kind)?;
+        let slot = self.queue.slot(number)?;
+        let pack = Pack {
+            data: self.queue.data(slot),
+            ..header(self.lane, number, slot, tx)
+        };
+        Some(Transmit { pack, kind })
+    }
+
+    /// The transmission `tx` has left the carrier's queue: its time runs.
+    pub fn on_departed(&mut self, tx: u64, now: Instant) {
+        let Some(entry) = self.ring.entry_mut(tx) else {
+            return;
+        };
+        let departed = *entry.departed.get_or_insert(now);
+        let Sent::Pack { number, .. } = entry.sent else {
+            return;
+        };
+        if let Some(slot) = self.queue.slot_mut(number).filter(|slot| slot.tx == tx) {
+            slot.departed = Some(departed);
+            slot.first_departed.get_or_insert(departed);
+            if slot.sent_as == Kind::Silence {
+                // The lane's next turn counts from here, also when it is another pack's.
+                self.since = self.since.max(Some(departed));
+            }
+        }
+        if tx < self.rack.largest() {
+            self.detect_losses(now);
+        }
+    }
+
+    /// The carrier refused the transmission `tx` at once: it never happened.
+    pub fn on_refused(&mut self, tx: u64) {
+        let Some(entry) = self.ring.entry_mut(tx).filter(|e| e.departed.is_none()) else {
+            return;
+        };
+        let sent = std::mem::replace(&mut entry.sent, Sent::Refused);
+        let Sent::Pack { number, previous } = sent else {
+            return;
+        };
+        self.counters.refused += 1;
+        let before = self.ring.entry_mut(previous).map(|before| {
+            before.superseded = false;
+            before.departed
+        });
+        let Some(slot) = self.queue.slot_mut(number).filter(|slot| slot.tx == tx) else {
+            return;
+        };
+        slot.sends = slot.sends.saturating_sub(1);
+        slot.tx = previous;
+        slot.departed = before.unwrap_or(slot.first_departed);
+        let (kind, bytes) = (slot.sent_as, u64::from(slot.len));
+        if slot.is_open() && kind != Kind::First {
+            // What it reserved stays reserved.
+            slot.queued = Some(kind);
+            self.resends.push_front(number);
+        }
+        self.uncount(kind, bytes);
+        self.first_from = self.first_from.min(number);
+        self.spent_end = self.spent_end.min(number);
+        self.shrink_sent_end();
+        self.skip_spent();
+    }
+
+    /// Numbers at the end that were never handed over after all.
+    fn shrink_sent_end(&mut self) {
+        let unsent = |n: u64| {
+            self.queue
+                .slot(n)
+                .is_some_and(|s| s.is_open() && s.sends == 0)
+        };
+        while self.sent_end > self.queue.base() && unsent(self.sent_end - 1) {
+            self.sent_end -= 1;
+        }
+    }
+
+    /// What goes next, after giving up what fits no datagram of the path.
+    fn next_fitting(&mut self, now: Instant) -> Option<(u64, Kind)> {
+        if self.paused || self.ended {
+            return None;
+        }
+        // Each round that does not return settles a pack.
+        loop {
+            let (number, kind) = self.next_in_line()?;
+            let slot = self.queue.slot(number)?;
+            if self.frame_len(number, slot) <= self.frame_len_max {
+                return Some((number, kind));
+            }
+            self.give_up(number, GiveUp::TooLargeForPath, now);
+            if self.ended {
+                return None;
+            }
+        }
+    }
+
+    fn next_in_line(&mut self) -> Option<(u64, Kind)> {
+        while let Some(number) = self.resends.front().copied() {
+            if let Some(kind) = self.queue.slot(number).and_then(|slot| slot.queued) {
+                return Some((number, kind));
+            }
+            self.resends.pop_front();
+        }
+        loop {
+            let number = self.queue.next_open(self.first_from, self.queue.end())?;
+            self.first_from = number;
+            if self.queue.slot(number)?.sends == 0 {
+                return Some((number, Kind::First));
+            }
+            self.first_from = number + 1;
+        }
+    }
+
+    /// Counts the send that is about to happen; its `tx`.
+    fn hand_over(&mut self, number: u64, kind: Kind) -> Option<u64> {
+        let sends_max = self.config.sends_max();
+        let previous = self.queue.slot(number)?.tx;
+        let tx = self.ring.push(Sent::Pack { number, previous });
+        let slot = self.queue.slot_mut(number)?;
+        debug_assert!(slot.sends < sends_max, "R-10: a pack beyond its cap");
+        slot.sends = slot.sends.saturating_add(1);
+        slot.tx = tx;
+        slot.departed = None;
+        slot.sent_as = kind;
+        let bytes = u64::from(slot.len);
+        if slot.queued.take().is_some() {
+            self.resends.pop_front();
+        } else {
+            self.first_from = number + 1;
+            self.sent_end = self.sent_end.max(number + 1);
+        }
+        let (sends, total) = self.send_counters(kind);
+        *sends += 1;
+        *total += bytes;
+        self.spent_end = self.spent_end.min(number);
+        self.skip_spent();
+        Some(tx)
+    }
+
+    /// Bytes of the frame of a pack, whatever its `tx`.
+    fn frame_len(&self, number: u64, slot: &Slot) -> usize {
+        let data = slot.len as usize;
+        // Without data the length field takes its shortest form, one byte.
+        let probe = header(self.lane, number, slot, TX_LEN_PROBE);
+        probe.header_len() - 1 + varint::len(data as u64) + data
+    }
+
+    fn uncount(&mut self, kind: Kind, bytes: u64) {
+        let (sends, total) = self.send_counters(kind);
+        *sends -= 1;
+        *total -= bytes;
+    }
+
+    fn send_counters(&mut self, kind: Kind) -> (&mut u64, &mut u64) {
+        let c = &mut self.counters;
+        match kind {
+            Kind::First => (&mut c.first_sends, &mut c.first_bytes),
+            Kind::Evidence => (&mut c.evidence_resends, &mut c.resent_bytes),
+            Kind::Silence => (&mut c.silence_resends, &mut c.resent_bytes),
+        }
+    }
+}
+
+fn header(lane: Lane, number: u64, slot: &Slot, tx: u64) -> Pack<'static> {
+    Pack {
+        lane,
+        number,
+        tx,
+        flags: slot.flags,
+        dep: u64::from(slot.dep),
+        data: &[],
+    }
+}
