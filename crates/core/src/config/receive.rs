@@ -12,12 +12,16 @@ use quell_wire::registry::{BITMAP_NUMBERS, FIRST_CREDIT_BYTES};
 
 use super::{ConfigError, duration, number};
 
+/// Payload of a message's packs, all but the last (DESIGN §4).
+const MESSAGE_PACK_BYTES: u64 = 1_100;
+
 /// How the receiver of one acked lane behaves. Used alike by client and provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiveConfig {
     /// Payload bytes a peer may have with us that the application has not taken.
     ///
-    /// 2 MiB (DESIGN §3): 100 Mbit/s over 160 ms. Range 64 KiB to 64 MiB.
+    /// 2 MiB (DESIGN §3): 100 Mbit/s over 160 ms. Range 64 KiB to 8 MiB, and at most 1,100 for each of `window_numbers`: the
+    /// largest message, half of these bytes in packs of 1,100 B, must find numbers too.
     pub window_bytes: u64,
     /// Numbers a peer may have with us that the application has not taken.
     ///
@@ -29,8 +33,8 @@ pub struct ReceiveConfig {
     pub ack_packs_max: u32,
     /// Longest wait of an acknowledgement; a quarter of the round trip where that is less.
     ///
-    /// 10 ms (DESIGN §4): below the 25 ms that RFC 9000 §18.2 allows, since a hold of the peer waits for it. Range 1 ms to
-    /// 25 ms.
+    /// 10 ms (DESIGN §4): the peer's silence timer reckons with it (RFC 9002 §6.2.1) and is not told otherwise, so it may
+    /// only be less. Range 1 ms to 10 ms.
     pub ack_delay_max: Duration,
     /// Shortest time between two acknowledgements that a gap, a duplicate or a SKIP asks for.
     ///
@@ -70,12 +74,13 @@ impl ReceiveConfig {
     pub fn try_new(self) -> Result<Self, ConfigError> {
         let l = |name| format!("lanes.{name}");
         let ms = Duration::from_millis;
-        let bytes = 64 * 1024..=64 * 1024 * 1024;
-        number(l("window_bytes"), self.window_bytes, bytes)?;
         let numbers = 64..=BITMAP_NUMBERS;
         number(l("window_numbers"), self.window_numbers, numbers)?;
+        let bytes_max = (8 * 1024 * 1024).min(self.window_numbers * MESSAGE_PACK_BYTES);
+        let bytes = 64 * 1024..=bytes_max;
+        number(l("window_bytes"), self.window_bytes, bytes)?;
         number(l("ack_packs_max"), self.ack_packs_max, 1..=64)?;
-        duration(l("ack_delay_max"), self.ack_delay_max, ms(1)..=ms(25))?;
+        duration(l("ack_delay_max"), self.ack_delay_max, ms(1)..=ms(10))?;
         let interval = Duration::from_micros(100)..=ms(10);
         duration(l("ack_interval_min"), self.ack_interval_min, interval)?;
         duration(l("hold_min"), self.hold_min, ms(1)..=ms(100))?;
@@ -109,19 +114,19 @@ mod tests {
         type Set = fn(&mut ReceiveConfig, u64);
         let (ms, ns) = (1_000_000, 1);
         let table: [(&str, Set, u64, u64); 7] = [
+            ("window_bytes", |c, v| c.window_bytes = v, 65_536, 8_388_608),
             (
-                "window_bytes",
-                |c, v| c.window_bytes = v,
-                65_536,
-                67_108_864,
+                "window_numbers",
+                |c, v| (c.window_numbers, c.window_bytes) = (v, 65_536),
+                64,
+                8_192,
             ),
-            ("window_numbers", |c, v| c.window_numbers = v, 64, 8_192),
             ("ack_packs_max", |c, v| c.ack_packs_max = v as u32, 1, 64),
             (
                 "ack_delay_max",
                 |c, v| c.ack_delay_max = Duration::from_nanos(v),
                 ms,
-                25 * ms,
+                10 * ms,
             ),
             (
                 "ack_interval_min",
@@ -153,5 +158,17 @@ mod tests {
             assert_eq!(with(low - ns), refused, "{name}");
             assert_eq!(with(high + ns), refused, "{name}");
         }
+    }
+
+    #[test]
+    fn the_bytes_may_fill_the_numbers_in_packs_of_a_message_and_no_more() {
+        let with = |window_bytes| ReceiveConfig {
+            window_bytes,
+            window_numbers: 1_000,
+            ..ReceiveConfig::default()
+        };
+        with(1_100_000).try_new().unwrap();
+        let error = with(1_100_001).try_new().unwrap_err();
+        assert_eq!(error.key, "lanes.window_bytes");
     }
 }

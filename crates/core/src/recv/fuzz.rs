@@ -63,7 +63,7 @@ impl Run {
     fn new(kind: u8, seed: u8, start: Instant) -> Self {
         let config = ReceiveConfig {
             window_bytes: if kind & 4 == 0 { 2 << 20 } else { 64 << 10 },
-            window_numbers: if kind & 8 == 0 { 8_192 } else { 64 },
+            window_numbers: if kind & 12 == 12 { 64 } else { 8_192 },
             ..ReceiveConfig::default()
         };
         let lane = Lane::ALL[usize::from(kind & 1)];

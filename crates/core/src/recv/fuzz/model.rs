@@ -84,6 +84,8 @@ struct Came {
     dep: u64,
     data: Bytes,
     at: Instant,
+    /// How many had come before.
+    order: usize,
     /// The hold limit at that moment.
     limit: Duration,
     delivered: bool,
@@ -184,6 +186,7 @@ impl Model {
             dep: pack.dep,
             data: Bytes::copy_from_slice(pack.data),
             at: now,
+            order: self.came.len(),
             limit: self.limit(),
             delivered: false,
         };
@@ -373,7 +376,7 @@ impl Model {
                 let last_came = row
                     .clone()
                     .filter_map(|n| self.came.get(&n))
-                    .max_by_key(|came| came.at);
+                    .max_by_key(|came| came.order);
                 let held = last_came.is_some_and(|came| now < came.at + came.limit);
                 assert!(held, "{row:?} is held beyond its limit");
             }
