@@ -18,9 +18,8 @@ pub const HAND_OVER_TIME: Duration = Duration::from_millis(2);
 
 /// Most bytes in the carrier's queue, however fast the path is.
 ///
-/// 64 KiB: two of quinn's segmentation batches of 10 datagrams and some; a
-/// third batch brought no more throughput over a local link.
-pub const HAND_OVER_BYTES_MAX: usize = 64 * 1024;
+/// 32 KiB: two of quinn's segmentation batches of 10 datagrams of 1,452 bytes.
+pub const HAND_OVER_BYTES_MAX: usize = 32 * 1024;
 
 /// A path whose datagrams are shorter than this, in bytes, carries nothing.
 ///

@@ -72,6 +72,7 @@ pub struct Path {
     reassembly: Reassembly,
     liveness: Liveness,
     icmp: IcmpErrors,
+    recent_large: VecDeque<Bytes>,
     received: VecDeque<Bytes>,
     slab: BytesMut,
     counters: Counters,
@@ -97,6 +98,7 @@ impl Path {
             pieces: VecDeque::new(),
             pieces_until: None,
             icmp: IcmpErrors::default(),
+            recent_large: VecDeque::with_capacity(oversize::RECENT_LARGE_MAX),
             received: VecDeque::new(),
             slab: BytesMut::new(),
             counters: Counters::default(),
@@ -126,7 +128,11 @@ impl Path {
 
     /// What the QUIC connection can take.
     pub fn on_carrier(&mut self, facts: CarrierFacts) {
+        let before = self.inner_mtu();
         self.carrier.update(facts);
+        if self.inner_mtu() < before {
+            self.tell_of_shrinking();
+        }
     }
 
     /// Whether a packet of `len_bytes` would be dropped because the queue is full.

@@ -10,9 +10,9 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
-use quell_packet::{IpPacket, fragment, icmp};
+use quell_packet::{FlowKey, IpPacket, fragment, icmp};
 
-use super::Path;
+use super::{ALWAYS_CARRIED_LEN, Path};
 use crate::bucket::TokenBucket;
 use crate::drops::DropReason;
 
@@ -21,6 +21,10 @@ use crate::drops::DropReason;
 const ICMP_PER_S_MAX: u32 = 100;
 /// ICMP errors at once: a window of packets in flight when the path shrinks.
 const ICMP_BURST_MAX: u32 = 200;
+
+/// Large packets remembered for the case that the path shrinks under them: one of
+/// each of some flows. They pin their buffers, 16 at most.
+pub(super) const RECENT_LARGE_MAX: usize = 16;
 
 /// ICMP errors on their way to the local device.
 #[derive(Debug)]
@@ -93,6 +97,39 @@ impl IcmpErrors {
 }
 
 impl Path {
+    /// Keeps a packet that a narrower path would not carry.
+    pub(super) fn remember_large(&mut self, packet: Bytes) {
+        if packet.len() <= ALWAYS_CARRIED_LEN {
+            return;
+        }
+        if self.recent_large.len() >= RECENT_LARGE_MAX {
+            self.recent_large.pop_front();
+        }
+        self.recent_large.push_back(packet);
+    }
+
+    /// Tells the senders of recent large packets what the path carries now.
+    ///
+    /// A path that shrank swallowed the last packets without a word, and their
+    /// senders would find out by retransmission timers that double each time. A
+    /// TCP that is told sends again at once (RFC 1191 §6.4).
+    pub(super) fn tell_of_shrinking(&mut self) {
+        let mtu = self.inner_mtu();
+        let mut told: Vec<FlowKey> = Vec::new();
+        while let Some(packet) = self.recent_large.pop_back() {
+            let Ok(view) = IpPacket::parse(&packet) else {
+                continue;
+            };
+            let flow = FlowKey::of(&view);
+            if packet.len() <= usize::from(mtu) || !view.dont_fragment() || told.contains(&flow) {
+                continue;
+            }
+            told.push(flow);
+            let destination = view.destination();
+            self.icmp.too_big(&packet, destination, mtu, self.now);
+        }
+    }
+
     /// Fragments, or tells the sender; the packet itself is counted either way.
     pub(super) fn handle_oversize(&mut self, packet: &Bytes, now: Instant) {
         let mtu = self.inner_mtu();
@@ -116,5 +153,94 @@ impl Path {
             self.counters.accepted += 1;
             self.enqueue(piece.into(), now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::net::SocketAddr;
+    use std::time::{Duration, Instant};
+
+    use quell_packet::build;
+
+    use super::*;
+    use crate::config::PathConfig;
+    use crate::path::{CarrierFacts, Role};
+
+    fn facts(datagram_len_max: usize) -> CarrierFacts {
+        CarrierFacts {
+            datagram_len_max,
+            backlog_bytes: 0,
+            cwnd_bytes: 1_000_000,
+            rtt: Duration::from_millis(1),
+        }
+    }
+
+    /// An IPv6 packet of `len` bytes from `port`: never fragmented on the way.
+    fn packet(port: u16, len: usize) -> Bytes {
+        let address = |text: &str, port| SocketAddr::new(text.parse().unwrap(), port);
+        let (from, to) = (address("fd71::2", port), address("2001:db8::1", 443));
+        build::udp(from, to, &vec![0; len - 48]).into()
+    }
+
+    fn sent_over(datagram_len_max: usize, packets: &[Bytes], now: Instant) -> Path {
+        let mut path = Path::new(PathConfig::default(), Role::Client, 1_500, 1, now);
+        path.on_carrier(facts(datagram_len_max));
+        for packet in packets {
+            path.handle_packet(packet.clone(), now);
+        }
+        while path.poll_datagram(now).is_some() {
+            path.on_carrier(facts(datagram_len_max));
+        }
+        assert!(path.poll_icmp().is_none());
+        path
+    }
+
+    // case B44
+    #[test]
+    fn a_path_that_shrinks_tells_each_flow_once_what_fits() {
+        let now = Instant::now();
+        let packets = [
+            packet(1, 1_400),
+            packet(1, 1_400),
+            packet(2, 1_400),
+            packet(3, 1_300),
+        ];
+        let mut path = sent_over(1_414, &packets, now);
+        path.on_carrier(facts(1_312));
+        let told: Vec<_> = std::iter::from_fn(|| path.poll_icmp()).collect();
+        assert_eq!(told.len(), 2, "flow 3 fits, flow 1 is told once");
+        for error in told {
+            let view = IpPacket::parse(&error).unwrap();
+            assert_eq!(icmp::reported_mtu(&view), Some(1_309));
+        }
+        path.on_carrier(facts(1_300));
+        assert!(path.poll_icmp().is_none(), "nothing was sent since");
+    }
+
+    #[test]
+    fn a_path_that_grows_or_stays_tells_nobody_and_small_packets_are_not_kept() {
+        let now = Instant::now();
+        let mut path = sent_over(1_414, &[packet(1, 1_400)], now);
+        path.on_carrier(facts(1_414));
+        path.on_carrier(facts(1_440));
+        assert!(path.poll_icmp().is_none());
+        let mut path = sent_over(1_414, &[packet(1, 1_280)], now);
+        path.on_carrier(facts(1_000));
+        assert!(path.poll_icmp().is_none());
+    }
+
+    #[test]
+    fn sixteen_large_packets_are_kept_and_no_more() {
+        let now = Instant::now();
+        let packets: Vec<_> = (1..=17).map(|port| packet(port, 1_400)).collect();
+        let mut path = sent_over(1_414, &packets, now);
+        assert_eq!(path.recent_large.len(), RECENT_LARGE_MAX);
+        path.on_carrier(facts(1_200));
+        assert_eq!(
+            std::iter::from_fn(|| path.poll_icmp()).count(),
+            RECENT_LARGE_MAX
+        );
     }
 }

@@ -96,6 +96,7 @@ impl Path {
             if let Some(packet) = self.queue.pop() {
                 frame::write_dgram(&mut self.slab, &packet);
                 self.count_sent(packet.len());
+                self.remember_large(packet);
             }
         }
     }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use super::link::{Link, LinkEvent};
+use super::link::{Link, LinkEvent, Settling};
 use super::{Handle, Request, now, sleep_until};
 use crate::error::NetError;
 use crate::identity::Identity;
@@ -26,10 +26,6 @@ use crate::socket::{SocketCounters, SocketWatch};
 use crate::transport::TransportSettings;
 use crate::{endpoint, words};
 
-/// How long a new connection is watched for a growing MTU even without traffic,
-/// and how often: path MTU discovery takes some ten round trips and tells nobody.
-const SETTLE_TIME: Duration = Duration::from_secs(3);
-const SETTLE_STEP: Duration = Duration::from_millis(50);
 /// How long the end of a connection may take to leave the machine.
 const FAREWELL_TIME: Duration = Duration::from_millis(300);
 
@@ -93,7 +89,6 @@ struct Connected {
     link: Link,
     endpoint: Endpoint,
     remote: SocketAddr,
-    since: Instant,
 }
 
 enum Connection {
@@ -133,6 +128,7 @@ pub struct ClientEngine {
     device: watch::Sender<DeviceState>,
     requests: mpsc::Receiver<Request<ClientReport>>,
     datagrams: Vec<Bytes>,
+    settling: Settling,
     provider_address: Option<SocketAddr>,
 }
 
@@ -169,6 +165,7 @@ impl ClientEngine {
             device,
             requests,
             datagrams: Vec::new(),
+            settling: Settling::default(),
             provider_address: None,
         };
         Ok((engine, handle, wanted))
@@ -209,14 +206,7 @@ impl ClientEngine {
 
     fn deadline(&self) -> Option<Instant> {
         let core = self.core.poll_timeout().map(|(at, _)| at);
-        let settle = match &self.connection {
-            Connection::Up(connected) => {
-                let now = now();
-                let young = now.saturating_duration_since(connected.since) < SETTLE_TIME;
-                young.then(|| now + SETTLE_STEP)
-            }
-            Connection::Idle | Connection::Dialling(_) => None,
-        };
+        let settle = self.settling.next_look(now());
         [core, settle].into_iter().flatten().min()
     }
 
@@ -299,7 +289,10 @@ impl ClientEngine {
         match output {
             Output::Dial { attempt } => self.dial(attempt),
             Output::Control(bytes) => self.with_link(|link| link.send_control(bytes)),
-            Output::Datagram(bytes) => self.with_link(|link| link.send_datagram(bytes)),
+            Output::Datagram(bytes) => {
+                self.settling.on_sent(now());
+                self.with_link(|link| link.send_datagram(bytes));
+            }
             Output::Deliver(packet) => self.outlet.push(packet),
             Output::Configure(addresses) => self
                 .device
@@ -371,7 +364,6 @@ async fn dial(settings: ClientSettings, attempt: u64, watch: SocketWatch) -> Dia
         link: Link::new(connection, control, watch),
         endpoint,
         remote,
-        since: now(),
     })
 }
 

@@ -3,6 +3,8 @@
 //! The control stream is written by a small task of its own, so that a peer that
 //! does not read its control stream never blocks the packets beside it.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use quell_core::path::{CarrierFacts, Violation};
 use quell_wire::registry::ErrorCode;
@@ -19,6 +21,31 @@ use crate::words;
 const CONTROL_MESSAGES_MAX: usize = 64;
 /// Bytes of the control stream taken at a time.
 const CONTROL_CHUNK_MAX: usize = 16 * 1024;
+
+/// How long after the last datagram the connection is looked at, and how often.
+///
+/// Path MTU discovery and the detection of a path that shrank take some round
+/// trips after traffic stopped, and tell nobody. An idle connection costs
+/// nothing: the looks end.
+const SETTLE_TIME: Duration = Duration::from_secs(3);
+const SETTLE_STEP: Duration = Duration::from_millis(50);
+
+/// When to look at what the connection can take, though nothing happened.
+#[derive(Debug, Default)]
+pub(super) struct Settling {
+    until: Option<Instant>,
+}
+
+impl Settling {
+    pub(super) fn on_sent(&mut self, now: Instant) {
+        self.until = now.checked_add(SETTLE_TIME);
+    }
+
+    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| now < *until)?;
+        now.checked_add(SETTLE_STEP)
+    }
+}
 
 /// What happened on a connection.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ use tokio::sync::{Notify, mpsc};
 use tracing::{debug, info};
 
 use super::client::Device;
-use super::link::{self, Link, LinkEvent};
+use super::link::{self, Link, LinkEvent, Settling};
 use super::{Handle, Request, now, sleep_until};
 use crate::error::NetError;
 use crate::identity::Identity;
@@ -280,6 +280,7 @@ struct SessionTask {
     waker: Rc<Notify>,
     link: Option<Link>,
     datagrams: Vec<Bytes>,
+    settling: RefCell<Settling>,
 }
 
 enum Event {
@@ -300,6 +301,7 @@ impl SessionTask {
             waker,
             link: None,
             datagrams: Vec::new(),
+            settling: RefCell::default(),
         };
         let shared = Rc::clone(&task.shared);
         let words = task.serve().await;
@@ -334,10 +336,10 @@ impl SessionTask {
     async fn wait(&mut self) -> Event {
         let (deadline, blocked) = {
             let core = self.shared.core.borrow();
-            (
-                core.poll_timeout(self.id).map(|(at, _)| at),
-                core.is_blocked(self.id),
-            )
+            let core_due = core.poll_timeout(self.id).map(|(at, _)| at);
+            let look = self.settling.borrow().next_look(now());
+            let due = [core_due, look].into_iter().flatten().min();
+            (due, core.is_blocked(self.id))
         };
         let connection = &self.connection;
         let link = &mut self.link;
@@ -397,7 +399,10 @@ impl SessionTask {
                 (Output::Close(violation), _) => return Some(violation),
                 (Output::Deliver(packet), _) => outlet.push(packet),
                 (Output::Control(bytes), Some(link)) => link.send_control(bytes),
-                (Output::Datagram(bytes), Some(link)) => link.send_datagram(bytes),
+                (Output::Datagram(bytes), Some(link)) => {
+                    self.settling.borrow_mut().on_sent(now);
+                    link.send_datagram(bytes);
+                }
                 (Output::Control(_) | Output::Datagram(_), None) => {
                     debug!("output before the control stream is open");
                 }
