@@ -38,7 +38,7 @@ impl SkipBook {
         if let Some((up_to, bytes)) = self.farthest
             && skip.up_to.cmp(&up_to) != skip.bytes_up_to.cmp(&bytes)
             // Empty packs move the number alone.
-            && (skip.bytes_up_to != bytes || skip.up_to == up_to)
+            && skip.bytes_up_to != bytes
         {
             let was = format!("an earlier one said {bytes} bytes up to {up_to}");
             return Err(contradiction(skip, &was));

@@ -25,6 +25,17 @@ fn eight_packs_are_acked_at_once_and_seven_after_the_delay() {
 }
 
 #[test]
+fn a_short_round_trip_shortens_the_ack_and_with_it_the_hold() {
+    let mut bench = Bench::new(Lane::FLOW);
+    bench.lane.on_rtt(20 * MS);
+    bench.whole(0, 0);
+    assert_eq!(bench.due(), Some((5 * MS, "ack")));
+    bench.whole(2, 1);
+    assert!(bench.ack().is_some());
+    assert_eq!(bench.due(), Some((30 * MS, "hold")));
+}
+
+#[test]
 fn a_datagram_on_its_way_takes_along_what_is_not_said_and_nothing_else() {
     let mut bench = Bench::new(Lane::FLOW);
     assert!(bench.lane.piggyback_ack(1_200, bench.now).is_none());

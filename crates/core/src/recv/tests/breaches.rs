@@ -108,6 +108,29 @@ fn skips_may_overtake_each_other_and_may_not_contradict() {
 }
 
 #[test]
+fn a_skip_of_numbers_long_gone_is_held_against_an_earlier_one() {
+    let backwards = Err(ErrorCode::SkipBackwards);
+    let mut bench = Bench::new(Lane::FLOW);
+    assert_eq!(bench.try_skip(2, 108), Ok(()));
+    (3..6).for_each(|n| drop(bench.whole(n, 0)));
+    // Both lie within the 120 bytes up to number 5.
+    assert_eq!(bench.try_skip(1, 109), backwards);
+    assert_eq!(bench.try_skip(4, 107), backwards);
+    assert_eq!(bench.try_skip(1, 107), Ok(()));
+    assert_eq!(bench.try_skip(4, 116), Ok(()));
+}
+
+#[test]
+fn a_skipped_number_forgets_the_one_a_window_below() {
+    let mut bench = Bench::new(Lane::FLOW);
+    (0..8_192).for_each(|n| drop(bench.whole(n, 0)));
+    bench.at(MS).ack();
+    assert_eq!(bench.try_skip(8_192, 8_193 * 4), Ok(()));
+    assert_eq!(bench.whole(8_192, 0), [0; 0]);
+    assert_eq!(bench.lane.drops()[DropReason::Skipped], 1);
+}
+
+#[test]
 fn a_skip_over_what_came_says_its_bytes_exactly() {
     let mut bench = Bench::new(Lane::FLOW);
     (0..5).for_each(|n| drop(bench.whole(n, 0)));
