@@ -82,7 +82,7 @@ fn evidence_resends_one_pack_at_most_once_in_an_rtt() {
         let fresh = lab.accept(10).unwrap();
         for out in lab.drain() {
             if out.number == 20 {
-                sent_at.push(ms);
+                sent_at.push((ms, lab.lane.rtt().unwrap().as_millis()));
             } else {
                 tx = out.tx;
             }
@@ -90,10 +90,9 @@ fn evidence_resends_one_pack_at_most_once_in_an_rtt() {
         lab.ack(20, &[(21, fresh)], tx).unwrap();
     }
     assert!(sent_at.len() >= 4, "{sent_at:?}");
-    let srtt_ms = lab.lane.rtt().unwrap().as_millis();
-    assert!(srtt_ms < 50, "fresh answers pulled it down");
     for pair in sent_at.windows(2) {
-        assert!(u128::from(pair[1] - pair[0]) >= srtt_ms, "{sent_at:?}");
+        let gap = pair[1].0 - pair[0].0;
+        assert!(u128::from(gap) >= pair[1].1, "{sent_at:?}");
     }
 }
 
@@ -192,4 +191,21 @@ fn an_rtt_that_grows_two_hundredfold_and_comes_back_costs_a_logarithm() {
         lab.ack(number + 1, &[], out.tx).unwrap();
     }
     assert_eq!(lab.lane.pto().as_millis(), 61);
+}
+
+#[test]
+fn no_wait_is_shorter_than_an_answer_takes_whatever_the_ceiling_says() {
+    // case B03: 10 s RTT, the ceiling at 5 s, jitter on
+    let mut lab = Lab::new(LaneConfig::default());
+    for _ in 0..60 {
+        let number = lab.accept(100).unwrap();
+        let out = lab.transmit().unwrap();
+        lab.now += 10 * S;
+        lab.ack(number + 1, &[], out.tx).unwrap();
+    }
+    lab.start = lab.now;
+    let head = lab.accept(100).unwrap();
+    let resends = resends_of(head, &lab.run_until(60_000));
+    assert_eq!(resends.len(), 5, "{resends:?}");
+    assert_eq!(resends[0], lab.lane.pto().as_secs_f64() * 1e3);
 }

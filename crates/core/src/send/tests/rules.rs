@@ -205,6 +205,54 @@ fn a_refusal_spends_nothing_and_sets_no_timer() {
 }
 
 #[test]
+fn a_first_send_refused_before_others_went_is_watched_once_it_goes() {
+    let mut lab = Lab::warm();
+    let head = lab.accept(10).unwrap();
+    lab.accept(10).unwrap();
+    let (refused, next) = (lab.hand_over().unwrap(), lab.hand_over().unwrap());
+    lab.lane.on_refused(refused.tx);
+    lab.lane.on_departed(next.tx, lab.now);
+    let lie = lab.ack(head, &[(head, head)], 0);
+    assert!(lie.is_err(), "the hole was never sent");
+    let again = lab.lane.poll_transmit(usize::MAX, lab.now).unwrap();
+    assert_eq!((again.pack.number, again.kind), (head, Kind::First));
+    let tx = again.pack.tx;
+    lab.lane.on_departed(tx, lab.now);
+    assert_eq!(resends_of(head, &lab.run_until(100)), [61.0]);
+}
+
+#[test]
+fn a_resend_in_the_carriers_queue_is_not_silence_either() {
+    let mut lab = Lab::warm();
+    lab.accept(10).unwrap();
+    lab.transmit().unwrap();
+    lab.at(61.0);
+    let resend = lab.hand_over().unwrap();
+    assert_eq!(lab.lane.poll_timeout().unwrap().1, "ack timeout");
+    lab.at(500.0);
+    lab.lane.on_departed(resend.tx, lab.now);
+    assert_eq!(
+        lab.lane.poll_timeout().map(|(at, _)| at - lab.now),
+        Some(122 * MS)
+    );
+}
+
+#[test]
+fn a_refused_resend_makes_no_duplicate_ours() {
+    // case B60
+    let mut lab = Lab::warm();
+    let head = lab.accept(10).unwrap();
+    let first = lab.transmit().unwrap();
+    lab.at(61.0);
+    let resend = lab.hand_over().unwrap();
+    lab.lane.on_refused(resend.tx);
+    *lab.sends.borrow_mut().get_mut(&head).unwrap() -= 1;
+    lab.ack_with(head + 1, &[], first.tx, Some(first.tx))
+        .unwrap();
+    assert_eq!(lab.counters().network_duplicates, 1);
+}
+
+#[test]
 fn a_denied_silence_is_a_silence_and_waits_its_full_turn() {
     let mut lab = Lab::warm();
     lab.purse.open.set(false);
@@ -284,6 +332,21 @@ fn a_skip_that_nobody_hears_widens_to_its_ceiling() {
 }
 
 #[test]
+fn a_skip_is_soon_repeated_once_the_peer_moves_and_never_while_paused() {
+    let mut lab = Lab::warm();
+    lab.accept(300).unwrap();
+    lab.accept(300).unwrap();
+    lab.run_until(70_000);
+    assert!(lab.lane.poll_timeout().unwrap().0 > lab.now + 61 * MS);
+    lab.lane.pause(lab.now);
+    assert_eq!(lab.lane.poll_timeout(), None);
+    lab.lane.resume(lab.now);
+    // The first of the two was there after all, and says so late.
+    lab.ack(21, &[], 0).unwrap();
+    assert!(lab.lane.poll_timeout().unwrap().0 <= lab.now + 61 * MS);
+}
+
+#[test]
 fn giving_up_a_fragment_gives_up_its_message() {
     let mut lab = Lab::warm();
     for flags in [
@@ -350,7 +413,8 @@ fn a_strict_lane_ends_with_the_pack_that_it_could_not_deliver() {
 #[test]
 fn a_peer_that_acknowledges_what_was_never_sent_is_named() {
     type Lie = (u64, &'static [(u64, u64)], u64, Option<u64>);
-    let lies: [(Lie, &str); 6] = [
+    let lies: [(Lie, &str); 7] = [
+        ((20, &[(25, 25)], 0, None), "number 25 was never sent"),
         ((22, &[], 0, None), "number 21 was never sent"),
         ((20, &[(21, 21)], 0, None), "number 21 was never sent"),
         ((21, &[], 23, None), "tx 23 was never sent"),
