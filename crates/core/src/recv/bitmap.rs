@@ -117,16 +117,15 @@ impl Bitmap {
         })
     }
 
-    /// The first number from `at` on, below `end`, whose bit is `set`.
+    /// The first number from `at` on, up to `end`, whose bit is `set`; `None` when a run goes up to `end`.
     ///
-    /// The last word looked at may be the first one again, one turn further; what it says of that turn lies above `end`.
+    /// Never beyond: the number below `end` is set and that of `end` is not, even where its bit is that of `base`.
     fn find(&self, mut at: u64, set: bool) -> Option<u64> {
         while at < self.end {
             let bits = self.words[word(at)];
             let wanted = (if set { bits } else { !bits }) >> (at % WORD_BITS);
             if wanted != 0 {
-                let found = at + u64::from(wanted.trailing_zeros());
-                return (found < self.end).then_some(found);
+                return Some(at + u64::from(wanted.trailing_zeros()));
             }
             at = (at / WORD_BITS + 1) * WORD_BITS;
         }

@@ -1,7 +1,7 @@
 //! Body of the fuzz target `recv`, as a plain function: any bytes are what a peer, a network and a clock do to a lane.
 //!
 //! The first bytes choose the lane, its window and the peer's packets; four bytes are an operation each: a pack of the plan
-//! in any order, a resend, a SKIP, time, an ACK, a PING, or a lie. Beside the receiver runs a [`Model`] that remembers
+//! in any order, a resend, a SKIP, time, an ACK, a PING, or a lie. Beside the receiver runs a `model` that remembers
 //! everything in one map and answers each question by looking through all of it. After every operation both must agree:
 //!
 //! - the same breach, or none;
