@@ -24,7 +24,16 @@ const WAIT_STEP: Duration = Duration::from_millis(10);
 /// A lock that is held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Guard {
+    /// Closing alone would not do: a child that another thread is just starting
+    /// shares the open file until it runs its program, and the lock with it.
+    fn drop(&mut self) {
+        // The kernel releases it with the process in any case.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Guard {
@@ -62,7 +71,7 @@ fn try_lock(path: &Path) -> Result<Option<Guard>, EgressError> {
         .open(path)
         .map_err(|source| failed("open", path, source))?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(Guard { _file: file })),
+        Ok(()) => Ok(Some(Guard { file })),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(source)) => Err(failed("lock", path, source)),
     }
