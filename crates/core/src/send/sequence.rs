@@ -249,17 +249,26 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
 
     /// What a PING that is about to leave says of this lane; it takes a `tx`, whose
     /// departure is reported as that of a pack. `None` while nothing is
-    /// unacknowledged.
+    /// unacknowledged and there is credit for half of a window and more.
     pub fn probe(&mut self) -> Option<LaneProbe> {
         self.probe_wanted = false;
         self.skip.repeat();
-        self.queue.next_open(0, self.sent_end)?;
+        if self.queue.next_open(0, self.sent_end).is_none() && !self.is_credit_scarce() {
+            return None;
+        }
         self.counters.probes += 1;
         Some(LaneProbe {
             lane: self.lane,
             largest_number: self.sent_end.saturating_sub(1),
             tx: self.ring.push(Sent::Probe),
         })
+    }
+
+    /// Whether news of credit would be welcome: the ACK that brought it may be lost.
+    fn is_credit_scarce(&self) -> bool {
+        let used = self.queue.settled_bytes() + self.queue.window_bytes() as u64;
+        let was_used = self.sent_end > 0 && !self.ended;
+        was_used && self.allowance.is_scarce(self.queue.end(), used)
     }
 
     /// A SKIP that is due and takes at most `room_bytes`.

@@ -86,10 +86,18 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
             return;
         };
         let sent = std::mem::replace(&mut entry.sent, Sent::Refused);
-        let Sent::Pack { number, previous } = sent else {
+        let Sent::Pack {
+            number,
+            previous,
+            kind,
+            len,
+        } = sent
+        else {
             return;
         };
         self.counters.refused += 1;
+        // Also where the pack is gone: the datagram's next one may have ended the lane.
+        self.uncount(kind, len.into());
         let before = self.ring.entry_mut(previous).map(|before| {
             before.superseded = false;
             before.departed
@@ -100,13 +108,11 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         slot.sends = slot.sends.saturating_sub(1);
         slot.tx = previous;
         slot.departed = before.unwrap_or(slot.first_departed);
-        let (kind, bytes) = (slot.sent_as, u64::from(slot.len));
         if slot.is_open() && kind != Kind::First {
             // What it reserved stays reserved.
             slot.queued = Some(kind);
             self.resends.push_front(number);
         }
-        self.uncount(kind, bytes);
         self.first_from = self.first_from.min(number);
         self.spent_end = self.spent_end.min(number);
         self.shrink_sent_end();
@@ -164,8 +170,13 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
     /// Counts the send that is about to happen; its `tx`.
     fn hand_over(&mut self, number: u64, kind: Kind) -> Option<u64> {
         let sends_max = self.config.sends_max();
-        let previous = self.queue.slot(number)?.tx;
-        let tx = self.ring.push(Sent::Pack { number, previous });
+        let slot = self.queue.slot(number)?;
+        let tx = self.ring.push(Sent::Pack {
+            number,
+            previous: slot.tx,
+            kind,
+            len: slot.len,
+        });
         let slot = self.queue.slot_mut(number)?;
         debug_assert!(slot.sends < sends_max, "R-10: a pack beyond its cap");
         slot.sends = slot.sends.saturating_add(1);

@@ -17,14 +17,22 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::resend_queue::Kind;
+
 /// Judged transmissions that are remembered: some 8 ACKs of 8 packs and their resends.
 const HISTORY: usize = 256;
 
 /// What was sent under a `tx`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The pack of this number; `previous` is its transmission before this one, 0 for none.
-    Pack { number: u64, previous: u64 },
+    /// A pack.
+    Pack {
+        number: u64,
+        /// Its transmission before this one, 0 for none.
+        previous: u64,
+        kind: Kind,
+        len: u32,
+    },
     /// A PING.
     Probe,
     /// Nothing: the hand-over was refused.
@@ -123,6 +131,8 @@ mod tests {
         Sent::Pack {
             number,
             previous: 0,
+            kind: Kind::First,
+            len: 1,
         }
     }
 
@@ -157,6 +167,8 @@ mod tests {
         ring.push(Sent::Pack {
             number: 0,
             previous: first,
+            kind: Kind::Evidence,
+            len: 1,
         });
         assert!(ring.entry(1).unwrap().superseded);
         assert!(!ring.entry(2).unwrap().superseded);

@@ -222,6 +222,53 @@ fn a_first_send_refused_before_others_went_is_watched_once_it_goes() {
 }
 
 #[test]
+fn a_refusal_is_taken_back_also_when_the_lane_has_ended_in_between() {
+    // Two packs into one datagram: the second is too large for the path and ends the lane, then the first is refused.
+    let mut lab = Lab::with(config(false), Delivery::Strict, PLENTY);
+    lab.accept(300).unwrap();
+    lab.accept(1_300).unwrap();
+    lab.lane.on_frame_len_max(1_200);
+    let out = lab.hand_over().unwrap();
+    assert_eq!(lab.hand_over(), None);
+    assert_eq!(lab.lane.exhausted().unwrap().number, 1);
+    lab.lane.on_refused(out.tx);
+    let counters = lab.counters();
+    assert_eq!(
+        (counters.refused, counters.first_sends, counters.first_bytes),
+        (1, 0, 0)
+    );
+    lab.check();
+}
+
+#[test]
+fn a_ping_names_a_lane_that_is_short_of_credit_though_nothing_is_unacknowledged() {
+    // Half of the credit is used, or a byte more.
+    for (bytes, named) in [(500, false), (501, true)] {
+        let credit = Credit {
+            max_bytes: 1_000,
+            max_number: 64,
+        };
+        let mut lab = Lab::with(config(false), Delivery::Skipping, credit);
+        assert!(lab.lane.probe().is_none(), "nothing was ever sent");
+        lab.accept(bytes).unwrap();
+        let out = lab.transmit().unwrap();
+        let ack = Ack {
+            lane: Lane::FLOW,
+            cumulative: 1,
+            ranges: AckRanges::EMPTY,
+            largest_tx: out.tx,
+            delay_us: 0,
+            dup_tx: None,
+            credit,
+        };
+        lab.lane.handle_ack(&ack, lab.now).unwrap();
+        assert_eq!(lab.lane.probe().is_some(), named, "{bytes}");
+        lab.lane.close(lab.now);
+        assert!(lab.lane.probe().is_none());
+    }
+}
+
+#[test]
 fn a_resend_in_the_carriers_queue_is_not_silence_either() {
     let mut lab = Lab::warm();
     lab.accept(10).unwrap();
