@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use quell_core::config::PathConfig;
-use quell_core::path::{CarrierFacts, Path, Role};
+use quell_core::health::Signal;
+use quell_core::path::{CarrierFacts, Path, PathTerms, Role};
 use quell_wire::frame::{self, Ack, AckRange, AckRanges, Credit, Frames, Lane, Pack, PackFlags};
 
 const FACTS: CarrierFacts = CarrierFacts {
@@ -76,13 +77,22 @@ fn path(c: &mut Criterion) {
     for len in [64_usize, 1_200, 1_400] {
         let packet = Bytes::from(vec![0x45; len]);
         let now = Instant::now();
-        let path = |role| Path::new(PathConfig::default(), role, 1_500, 1, now);
+        let path = |role| {
+            let terms = PathTerms {
+                config: PathConfig::default(),
+                role,
+                mtu_max: 1_500,
+                signal: Signal::default(),
+                seed: 1,
+            };
+            Path::new(terms, now)
+        };
         let (mut from, mut to) = (path(Role::Provider), path(Role::Provider));
-        to.on_carrier(FACTS);
+        to.on_carrier(FACTS, now);
         group.throughput(Throughput::Elements(32));
         group.bench_function(format!("32 packets of {len}, one end to the other"), |b| {
             b.iter(|| {
-                from.on_carrier(FACTS);
+                from.on_carrier(FACTS, now);
                 for _ in 0..32 {
                     from.handle_packet(packet.clone(), now);
                 }

@@ -11,7 +11,9 @@
 
 pub mod receive;
 
+mod carriage;
 mod lanes;
+mod path_health;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -19,7 +21,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub use carriage::{LanesConfig, TcpLane};
 pub use lanes::LaneConfig;
+pub use path_health::PathHealthConfig;
 
 /// A setting that cannot be used: which, what was given, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -45,8 +49,12 @@ impl ConfigError {
 }
 
 /// How a path carries packets. Used alike by client and provider.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PathConfig {
+    /// What takes which lane, and the lanes themselves.
+    pub lanes: LanesConfig,
+    /// When a path is quiet, stalled, or dead.
+    pub health: PathHealthConfig,
     /// How long a path may be silent before the client sends a PING.
     ///
     /// 20 s: below the 30 s after which common home routers forget a UDP
@@ -63,15 +71,6 @@ pub struct PathConfig {
     /// 512 KiB: 100 ms (the age limit) at 40 Mbit/s, beyond which age rules
     /// anyway. Range 64 KiB to 8 MiB.
     pub dgram_queue_bytes_max: usize,
-    /// Most bytes of incomplete fragments held for one peer.
-    ///
-    /// 64 KiB: some 40 packets under reassembly; fragments exist only while the
-    /// path is narrower than the IPv6 minimum. Range 4 KiB to 1 MiB.
-    pub reassembly_bytes_max: usize,
-    /// Longest wait for the missing fragments of a packet.
-    ///
-    /// 1 s: beyond any sane reordering; the packet is lost by then. Range 50 ms to 30 s.
-    pub reassembly_age_max: Duration,
     /// PINGs a peer may send each second in the long run; more is a protocol error.
     ///
     /// 50 (DESIGN §3). Range 5 to 1,000.
@@ -85,11 +84,11 @@ pub struct PathConfig {
 impl Default for PathConfig {
     fn default() -> Self {
         Self {
+            lanes: LanesConfig::default(),
+            health: PathHealthConfig::default(),
             keepalive_interval: Duration::from_secs(20),
             dgram_age_max: Duration::from_millis(100),
             dgram_queue_bytes_max: 512 * 1024,
-            reassembly_bytes_max: 64 * 1024,
-            reassembly_age_max: Duration::from_secs(1),
             pings_per_s_max: 50,
             ping_burst_max: 100,
         }
@@ -103,6 +102,7 @@ impl PathConfig {
     /// The first setting outside its range, named as in a configuration file.
     pub fn try_new(self) -> Result<Self, ConfigError> {
         let t = |name| format!("transport.{name}");
+        let (lanes, health) = (self.lanes.try_new()?, self.health.try_new()?);
         duration(
             t("keepalive_interval"),
             self.keepalive_interval,
@@ -113,29 +113,23 @@ impl PathConfig {
             self.dgram_age_max,
             Duration::from_millis(5)..=Duration::from_secs(2),
         )?;
-        duration(
-            t("reassembly_age_max"),
-            self.reassembly_age_max,
-            Duration::from_millis(50)..=Duration::from_secs(30),
-        )?;
         number(
             t("dgram_queue_bytes_max"),
             self.dgram_queue_bytes_max,
             64 * 1024..=8 * 1024 * 1024,
         )?;
-        number(
-            t("reassembly_bytes_max"),
-            self.reassembly_bytes_max,
-            4 * 1024..=1024 * 1024,
-        )?;
         number(t("pings_per_s_max"), self.pings_per_s_max, 5..=1_000)?;
         number(t("ping_burst_max"), self.ping_burst_max, 10..=10_000)?;
-        Ok(self)
+        Ok(Self {
+            lanes,
+            health,
+            ..self
+        })
     }
 }
 
 /// How a client dials and when it gives up on a handshake.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClientConfig {
     /// Settings of its path.
     pub path: PathConfig,
@@ -192,7 +186,7 @@ impl ClientConfig {
 }
 
 /// What a provider allows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ProviderConfig {
     /// Settings of each client's path.
     pub path: PathConfig,

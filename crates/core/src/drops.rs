@@ -46,12 +46,10 @@ drop_reasons! {
     QueueFull, "queue_full", "The queue of this path is full.";
     Aged, "aged", "It waited longer than an unacknowledged packet may.";
     TooBig, "too_big", "Larger than the path carries, and must not be fragmented.";
-    FragmentInvalid, "fragment_invalid", "A fragment that fits no packet under reassembly.";
-    FragmentTimeout, "fragment_timeout", "The other fragments of its packet did not come.";
-    FragmentOverflow, "fragment_overflow", "More incomplete packets than are held.";
-    FragmentDuplicate, "fragment_duplicate", "A fragment that was there already.";
     FragmentOrphaned, "fragment_orphaned", "Its packet can never be whole: a fragment of it was given up.";
     Skipped, "skipped", "It came after its sender had given it up.";
+    PathStalled, "path_stalled", "The path does not answer, and the packet is worth nothing later.";
+    Refused, "refused", "QUIC refused it: the path shrank, or the connection ended, at that moment.";
     PathClosed, "path_closed", "The session ended while it waited.";
     DeviceFull, "device_full", "The TUN took no more packets.";
     DeviceRefused, "device_refused", "The TUN refused the packet.";

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::Serialize;
 
 use crate::drops::Drops;
-use crate::path::{Counters, Path, PathBooks};
+use crate::path::{Counters, LaneBooks, Path, PathBooks};
 
 /// One path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -23,9 +23,13 @@ pub struct PathStatus {
     pub counters: Counters,
     /// Packets not carried, by reason.
     pub drops: Drops,
-    /// Pieces not used, by reason.
-    pub piece_drops: Drops,
-    /// Accepted packets that are neither sent, nor dropped, nor in flight: 0, or a bug.
+    /// The lane of the embedder's messages, in packs.
+    pub message: LaneBooks,
+    /// The lane of TCP and of what crosses in pieces, in packs.
+    pub flow: LaneBooks,
+    /// Whether the path does not answer.
+    pub stalled: bool,
+    /// Accepted packets, and packs, of which nothing became that was counted: 0, or a bug.
     pub unaccounted: i64,
 }
 
@@ -40,7 +44,19 @@ impl PathStatus {
             unaccounted: books.unaccounted(),
             counters: books.counters,
             drops: books.drops,
-            piece_drops: books.piece_drops,
+            message: books.message,
+            flow: books.flow,
+            stalled: path.is_stalled(),
+        }
+    }
+
+    /// The books in it.
+    pub fn books(&self) -> PathBooks {
+        PathBooks {
+            counters: self.counters,
+            drops: self.drops,
+            message: self.message,
+            flow: self.flow,
         }
     }
 }

@@ -31,7 +31,7 @@ impl Client {
             identity,
             provider: file.provider.public_key,
             remote: file.provider.address.to_string(),
-            core: file.transport.core().try_new()?,
+            core: file.core().try_new()?,
             transport: file.transport.quic().try_new()?,
             mtu_max: file.tun.mtu_max,
             agent: agent(),

@@ -312,6 +312,7 @@ impl World {
             | Event::Configure(..)
             | Event::Mtu(..)
             | Event::Notice(..)
+            | Event::MessagesEnded(..)
             | Event::Close(..)
             | Event::Refuse(..) => None,
         };

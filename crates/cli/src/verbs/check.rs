@@ -9,7 +9,9 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
-use quell::config::{self, ClientFile, Config, EgressKind, ProviderFile, read_private_key};
+use quell::config::{
+    self, ClientFile, Config, EgressKind, LanesConfig, ProviderFile, read_private_key,
+};
 use quell_net::identity::Identity;
 use quell_net::transport::TransportSettings;
 
@@ -54,7 +56,7 @@ fn client(file: &ClientFile) -> Result<Table, Failure> {
         [] => table.row("routes", "the provider's pools alone"),
         routes => table.row("routes", listed(routes)),
     }
-    let core = file.transport.core();
+    let core = file.core();
     table.row(
         "keepalive",
         format!("every {:?}", core.path.keepalive_interval),
@@ -66,6 +68,7 @@ fn client(file: &ClientFile) -> Result<Table, Failure> {
             core.dial_timeout, core.reconnect_base, core.reconnect_max
         ),
     );
+    lanes(&mut table, &core.path.lanes);
     quic(&mut table, file.transport.quic());
     table.row("control socket", file.control_socket().display());
     table.row("log", file.log.level);
@@ -112,6 +115,7 @@ fn provider(file: &ProviderFile) -> Result<Table, Failure> {
             egress.tun_name, egress.tun_mtu
         ),
     );
+    lanes(&mut table, &file.core().path.lanes);
     quic(&mut table, file.transport.quic());
     table.row("control socket", file.control_socket().display());
     table.row("log", file.log.level);
@@ -126,6 +130,17 @@ fn private_key(table: &mut Table, path: &std::path::Path) -> Result<(), Failure>
         Identity::from_secret(&secret)?.public_key(),
     );
     Ok(())
+}
+
+fn lanes(table: &mut Table, lanes: &LanesConfig) {
+    let send = &lanes.send;
+    table.row(
+        "TCP",
+        format!(
+            "lane {}, a packet resent {} times at most and given up after {:?}",
+            lanes.tcp, send.max_resend_count, send.ack_timeout
+        ),
+    );
 }
 
 fn quic(table: &mut Table, quic: TransportSettings) {

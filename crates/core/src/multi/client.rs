@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quell_wire::control::{Control, ControlDecoder, Hello, Welcome};
-use quell_wire::frame::Credit;
 use quell_wire::registry::{self, ErrorCode};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -24,7 +23,9 @@ use super::output::{Notice, Output};
 use crate::config::ClientConfig;
 use crate::drops::{DropReason, Drops};
 use crate::greeting::{self, encode};
-use crate::path::{CarrierFacts, Path, PathBooks, Role, Violation};
+use crate::health::Signal;
+use crate::path::{CarrierFacts, Path, PathBooks, PathTerms, Role, Violation};
+use crate::send::Backpressure;
 use crate::status::{ClientStatus, PathStatus, TunnelAddresses};
 
 /// The client of one provider.
@@ -36,6 +37,7 @@ pub struct Client {
     rng: SmallRng,
     dial: Dial,
     guard: Guard,
+    signal: Signal,
     decoder: ControlDecoder,
     path: Option<Path>,
     carrier: Option<CarrierFacts>,
@@ -70,6 +72,7 @@ impl Client {
             mtu_max,
             rng: SmallRng::seed_from_u64(seed),
             guard: Guard::default(),
+            signal: Signal::default(),
             decoder: ControlDecoder::new(),
             path: None,
             carrier: None,
@@ -90,6 +93,14 @@ impl Client {
         client
     }
 
+    /// Lets sessions to come widen their waits while `signal` says that the
+    /// control plane is degraded.
+    #[must_use]
+    pub fn with_signal(mut self, signal: Signal) -> Self {
+        self.signal = signal;
+        self
+    }
+
     /// Where the tunnel's own datagrams go: packets to these addresses are dropped.
     pub fn on_underlay(&mut self, addresses: Vec<IpAddr>) {
         self.guard.set_underlay(addresses);
@@ -107,7 +118,7 @@ impl Client {
             version: registry::VERSION,
             features: 0,
             agent: self.agent.clone(),
-            limits: Credit::FIRST,
+            limits: self.config.path.lanes.receive.first_credit(),
         });
         match encode(&hello) {
             Ok(bytes) => self.out.push_back(Output::Control(bytes)),
@@ -131,6 +142,8 @@ impl Client {
         let was_up = matches!(self.dial.state(), State::Up { .. });
         if let Some(mut path) = self.path.take() {
             path.close();
+            let end = path.poll_messages_end().map(Output::MessagesEnded);
+            self.out.extend(end);
             self.ended += PathBooks::of(&path);
         }
         self.carrier = None;
@@ -226,8 +239,15 @@ impl Client {
     fn open_path(&mut self, welcome: &Welcome, addresses: &TunnelAddresses, now: Instant) -> Path {
         // A provider that names an MTU below IPv6's minimum cannot be meant.
         let mtu_max = self.mtu_max.min(welcome.mtu.max(1_280));
-        let seed = self.rng.random();
-        let mut path = Path::new(self.config.path.clone(), Role::Client, mtu_max, seed, now);
+        let terms = PathTerms {
+            config: self.config.path.clone(),
+            role: Role::Client,
+            mtu_max,
+            signal: self.signal.clone(),
+            seed: self.rng.random(),
+        };
+        let mut path = Path::new(terms, now);
+        path.on_first_credit(welcome.limits);
         let gateways = [
             addresses.gateway_ipv4.map(IpAddr::from),
             addresses.gateway_ipv6.map(IpAddr::from),
@@ -237,7 +257,7 @@ impl Client {
             .flatten()
             .for_each(|source| path.set_icmp_source(source));
         if let Some(facts) = self.carrier {
-            path.on_carrier(facts);
+            path.on_carrier(facts, now);
         }
         path.want_ping();
         path
@@ -249,15 +269,28 @@ impl Client {
         self.end(words, now);
     }
 
-    /// What the QUIC connection of this dial can take.
-    pub fn on_carrier(&mut self, attempt: u64, facts: CarrierFacts) {
+    /// What the QUIC connection of this dial can take, and what it has let go.
+    pub fn on_carrier(&mut self, attempt: u64, facts: CarrierFacts, now: Instant) {
+        self.now = now;
         if !self.is_current(attempt) {
             return;
         }
         self.carrier = Some(facts);
         if let Some(path) = &mut self.path {
-            path.on_carrier(facts);
+            path.on_carrier(facts, now);
             self.follow_mtu();
+        }
+    }
+
+    /// QUIC refused the datagram that was handed to it last.
+    pub fn on_refused(&mut self, attempt: u64, now: Instant) {
+        self.now = now;
+        if let Some(path) = self
+            .path
+            .as_mut()
+            .filter(|_| attempt == self.dial.attempt())
+        {
+            path.on_refused(now);
         }
     }
 
@@ -310,9 +343,27 @@ impl Client {
         !self.path.as_ref().is_some_and(full)
     }
 
-    /// Whether something waits for room in the carrier.
-    pub fn is_blocked(&self) -> bool {
-        self.path.as_ref().is_some_and(Path::is_blocked)
+    /// Whether the carrier is to be looked at when something has left it.
+    pub fn awaits_departure(&self) -> bool {
+        self.path.as_ref().is_some_and(Path::awaits_departure)
+    }
+
+    /// Takes a message for the provider, of at most half the window.
+    ///
+    /// # Errors
+    /// The bound that is in the way; nothing was taken. [`Backpressure::Ended`]
+    /// also while no session is up.
+    pub fn send_message(&mut self, message: &[u8], now: Instant) -> Result<(), Backpressure> {
+        self.now = now;
+        match &mut self.path {
+            Some(path) => path.send_message(message, now),
+            None => Err(Backpressure::Ended),
+        }
+    }
+
+    /// The provider's next message. Taking it is what lets it send more.
+    pub fn poll_message(&mut self) -> Option<Bytes> {
+        self.path.as_mut()?.poll_message()
     }
 
     /// A packet of the TUN. Every outcome is counted.
@@ -344,7 +395,10 @@ impl Client {
         if let Some(output) = self.out.pop_front() {
             return Some(output);
         }
-        let datagram = self.path.as_mut()?.poll_datagram(now);
+        let path = self.path.as_mut()?;
+        let datagram = path.poll_datagram(now);
+        let end = path.poll_messages_end().map(Output::MessagesEnded);
+        self.out.extend(end);
         self.drain_icmp();
         datagram
             .map(Output::Datagram)
@@ -384,6 +438,7 @@ impl Client {
         if let Some(path) = &mut self.path {
             path.handle_timeout(now);
         }
+        self.drain_received();
         self.drain_icmp();
     }
 

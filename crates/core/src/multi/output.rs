@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::path::Violation;
+use crate::path::{MessagesEnd, Violation};
 use crate::status::TunnelAddresses;
 
 /// What the driver has to do.
@@ -25,6 +25,8 @@ pub enum Output {
     Datagram(Bytes),
     /// Hand this packet to the TUN.
     Deliver(Bytes),
+    /// The session carries no more messages to the provider.
+    MessagesEnded(MessagesEnd),
     /// Give the TUN these addresses.
     Configure(TunnelAddresses),
     /// Set the TUN's MTU, in bytes.

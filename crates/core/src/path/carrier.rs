@@ -46,6 +46,8 @@ pub struct CarrierFacts {
 pub(crate) struct Carrier {
     datagram_len_max: usize,
     space_bytes: usize,
+    cwnd_bytes: u64,
+    rtt: Duration,
 }
 
 impl Carrier {
@@ -53,6 +55,12 @@ impl Carrier {
         let usable = facts.datagram_len_max >= DATAGRAM_LEN_MIN;
         self.datagram_len_max = if usable { facts.datagram_len_max } else { 0 };
         self.space_bytes = hand_over_bytes(&facts).saturating_sub(facts.backlog_bytes);
+        (self.cwnd_bytes, self.rtt) = (facts.cwnd_bytes, facts.rtt);
+    }
+
+    /// Bytes that leave within `time` at the congestion window's rate.
+    pub(crate) fn bytes_in(&self, time: Duration) -> usize {
+        bytes_in(self.cwnd_bytes, self.rtt, time)
     }
 
     /// Largest datagram the path carries; 0 before the first facts, and where it carries none.
@@ -70,11 +78,13 @@ impl Carrier {
     }
 }
 
+fn bytes_in(cwnd_bytes: u64, rtt: Duration, time: Duration) -> usize {
+    let bytes = u128::from(cwnd_bytes).saturating_mul(time.as_nanos()) / rtt.as_nanos().max(1);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 fn hand_over_bytes(facts: &CarrierFacts) -> usize {
-    let rtt_ns = facts.rtt.as_nanos().max(1);
-    let timed = u128::from(facts.cwnd_bytes) * HAND_OVER_TIME.as_nanos() / rtt_ns;
-    let timed = usize::try_from(timed).unwrap_or(usize::MAX);
-    timed
+    bytes_in(facts.cwnd_bytes, facts.rtt, HAND_OVER_TIME)
         .min(HAND_OVER_BYTES_MAX)
         .max(2 * facts.datagram_len_max)
 }

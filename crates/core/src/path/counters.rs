@@ -1,71 +1,108 @@
 //! What happened to the packets of a path, as numbers.
 //!
-//! The books close at every moment: `accepted` = `sent` + drops + `in_flight`,
-//! `pieces_received` = `pieces_used` + drops of pieces + `pieces_in_flight`. A
-//! path's books are added to its owner's when it ends ([`PathBooks`]), so that
-//! what a person or a metric reads never goes back because a session was
-//! replaced, and so that what a dying path dropped is seen at all.
+//! The books close at every moment, in two layers. Packets: `accepted` = `sent` +
+//! `laned` + drops + `in_flight`. Packs, in each lane: see
+//! [`SendCounters`](crate::send::SendCounters) and
+//! [`ReceiveCounters`](crate::recv::ReceiveCounters). A path's books are added to
+//! its owner's when it ends ([`PathBooks`]), so that what a person or a metric
+//! reads never goes back because a session was replaced, and so that what a dying
+//! path dropped is seen at all.
 
 use std::ops::AddAssign;
 
+use quell_wire::frame::Lane;
 use serde::Serialize;
 
 use super::Path;
 use crate::drops::Drops;
+use crate::recv::ReceiveCounters;
+use crate::send::SendCounters;
 
-/// What happened to packets, from this end's view. All values only grow, but for
-/// the `in_flight` ones, which are what is there at the moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
-    /// Packets handed in to be carried.
-    pub accepted: u64,
-    /// Packets handed to QUIC, whole or in pieces.
-    pub sent: u64,
-    /// Packets waiting.
-    pub in_flight: u64,
-    /// Bytes of the packets sent.
-    pub sent_bytes: u64,
-    /// Packets that came whole out of the path.
-    pub received: u64,
-    /// Bytes of the packets received.
-    pub received_bytes: u64,
-    /// Pieces sent.
-    pub pieces_sent: u64,
-    /// Pieces received.
-    pub pieces_received: u64,
-    /// Pieces that became part of a whole packet.
-    pub pieces_used: u64,
-    /// Pieces waiting for the others.
-    pub pieces_in_flight: u64,
-    /// Datagrams handed to QUIC.
-    pub datagrams_sent: u64,
-    /// Datagrams received.
-    pub datagrams_received: u64,
-    /// ICMP errors made here for senders of packets too large.
-    pub icmp_made: u64,
-    /// ICMP errors that were not made because there were too many already.
-    pub icmp_limited: u64,
-    /// PINGs sent.
-    pub pings_sent: u64,
+macro_rules! counters {
+    ($($(#[$doc:meta])* $field:ident,)+) => {
+        /// What happened to packets, from this end's view. All values only grow, but for
+        /// `in_flight`, which is what is there at the moment.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        pub struct Counters {
+            $($(#[$doc])* pub $field: u64,)+
+        }
+
+        impl AddAssign for Counters {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    };
 }
 
-impl AddAssign for Counters {
+counters! {
+    /// Packets handed in to be carried.
+    accepted,
+    /// Packets handed to QUIC that nobody acknowledges.
+    sent,
+    /// Bytes of them.
+    sent_bytes,
+    /// Packets given to the flow lane.
+    laned,
+    /// Bytes of them.
+    laned_bytes,
+    /// Packets waiting that nobody will acknowledge.
+    in_flight,
+    /// Packets that came out of the path.
+    received,
+    /// Bytes of them.
+    received_bytes,
+    /// Messages taken in.
+    messages_sent,
+    /// Messages that the embedder took.
+    messages_received,
+    /// Datagrams handed to QUIC.
+    datagrams_sent,
+    /// Datagrams received.
+    datagrams_received,
+    /// ICMP errors made here for senders of packets too large.
+    icmp_made,
+    /// ICMP errors that were not made because there were too many already.
+    icmp_limited,
+    /// PINGs sent.
+    pings_sent,
+    /// How often the path was stalled.
+    stalls,
+}
+
+/// The books of one acked lane, in packs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LaneBooks {
+    /// Its sending end.
+    pub send: SendCounters,
+    /// Its receiving end.
+    pub receive: ReceiveCounters,
+    /// Packs of the peer that were dropped, by reason.
+    pub receive_drops: Drops,
+}
+
+impl LaneBooks {
+    fn of(path: &Path, lane: Lane) -> Self {
+        let receive = &path.lanes.receive[lane.index()];
+        Self {
+            send: path.lanes.send[lane.index()].counters(),
+            receive: receive.counters(),
+            receive_drops: receive.drops(),
+        }
+    }
+
+    /// Packs that are nowhere, at either end: 0, or a bug.
+    pub fn unaccounted(&self) -> i64 {
+        let sent = self.send.unaccounted();
+        sent.wrapping_add(self.receive.unaccounted(&self.receive_drops))
+    }
+}
+
+impl AddAssign for LaneBooks {
     fn add_assign(&mut self, other: Self) {
-        self.accepted += other.accepted;
-        self.sent += other.sent;
-        self.in_flight += other.in_flight;
-        self.sent_bytes += other.sent_bytes;
-        self.received += other.received;
-        self.received_bytes += other.received_bytes;
-        self.pieces_sent += other.pieces_sent;
-        self.pieces_received += other.pieces_received;
-        self.pieces_used += other.pieces_used;
-        self.pieces_in_flight += other.pieces_in_flight;
-        self.datagrams_sent += other.datagrams_sent;
-        self.datagrams_received += other.datagrams_received;
-        self.icmp_made += other.icmp_made;
-        self.icmp_limited += other.icmp_limited;
-        self.pings_sent += other.pings_sent;
+        self.send += other.send;
+        self.receive += other.receive;
+        self.receive_drops += other.receive_drops;
     }
 }
 
@@ -76,8 +113,10 @@ pub struct PathBooks {
     pub counters: Counters,
     /// Packets of the local device that were not carried, by reason.
     pub drops: Drops,
-    /// Pieces of the peer's packets that were not used, by reason.
-    pub piece_drops: Drops,
+    /// The embedder's messages.
+    pub message: LaneBooks,
+    /// TCP, and what crosses in pieces.
+    pub flow: LaneBooks,
 }
 
 impl PathBooks {
@@ -86,15 +125,22 @@ impl PathBooks {
         Self {
             counters: path.counters(),
             drops: path.drops(),
-            piece_drops: path.piece_drops(),
+            message: LaneBooks::of(path, Lane::MESSAGE),
+            flow: LaneBooks::of(path, Lane::FLOW),
         }
     }
 
-    /// Accepted less sent, dropped and in flight: 0 as long as nothing got lost in our books.
+    /// Accepted less everything that became of it: 0 as long as nothing got lost in our books.
     pub fn unaccounted(&self) -> i64 {
-        let accounted = self.counters.sent + self.drops.total() + self.counters.in_flight;
-        let accepted = self.counters.accepted.cast_signed();
-        accepted.wrapping_sub(accounted.cast_signed())
+        let c = &self.counters;
+        let accounted = c.sent + c.laned + self.drops.total() + c.in_flight;
+        let packets = c
+            .accepted
+            .cast_signed()
+            .wrapping_sub(accounted.cast_signed());
+        packets
+            .wrapping_add(self.message.unaccounted())
+            .wrapping_add(self.flow.unaccounted())
     }
 }
 
@@ -102,6 +148,7 @@ impl AddAssign for PathBooks {
     fn add_assign(&mut self, other: Self) {
         self.counters += other.counters;
         self.drops += other.drops;
-        self.piece_drops += other.piece_drops;
+        self.message += other.message;
+        self.flow += other.flow;
     }
 }

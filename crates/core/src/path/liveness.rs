@@ -2,13 +2,14 @@
 //!
 //! The client keeps the address mappings of routers on the way alive: when it
 //! has sent nothing for `keepalive_interval`, it sends a PING. A provider never
-//! starts one on an idle path, so that a sleeping phone stays asleep. At most
-//! one PING of ours is outstanding; its answer is known by the nonce, and an
-//! answer to nothing is ignored. A peer that floods PINGs breaks the protocol.
+//! starts one on an idle path, so that a sleeping phone stays asleep. When else
+//! to ask is the business of [`crate::health::path`]. At most one PING stands in
+//! the carrier's queue; an answer is known by the nonce of the last, and an answer
+//! to nothing is ignored. A peer that floods PINGs breaks the protocol.
 //!
 //! ```text
 //! client   idle --keepalive_interval without sending--> PING due --sent--> waiting --PONG--> idle
-//!                                                        ^-- asked for (session just up)
+//!                                                        ^-- asked for (session just up, health)
 //! ```
 
 use std::collections::VecDeque;
@@ -33,7 +34,14 @@ pub enum Role {
 #[derive(Debug)]
 struct Outstanding {
     nonce: u64,
-    sent_at: Instant,
+    departed: Option<Instant>,
+}
+
+/// The answer to the last PING came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The round trip, where it is known when the PING left.
+    pub(crate) rtt: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -89,17 +97,17 @@ impl Liveness {
         Ok(())
     }
 
-    pub(crate) fn handle_pong(&mut self, nonce: u64, now: Instant) {
-        if self
-            .outstanding
-            .as_ref()
-            .is_none_or(|ping| ping.nonce != nonce)
-        {
-            return;
-        }
-        if let Some(ping) = self.outstanding.take() {
-            self.rtt = Some(now.saturating_duration_since(ping.sent_at));
-        }
+    /// Takes a PONG; `None` when it answers nothing that is asked.
+    pub(crate) fn handle_pong(&mut self, nonce: u64, now: Instant) -> Option<Answer> {
+        let ping = self.outstanding.take_if(|ping| ping.nonce == nonce)?;
+        let rtt = ping.departed.map(|at| now.saturating_duration_since(at));
+        self.rtt = rtt.or(self.rtt);
+        Some(Answer { rtt })
+    }
+
+    /// Whether an answer is owed.
+    pub(crate) fn owes_pong(&self) -> bool {
+        !self.owed.is_empty()
     }
 
     /// The next answer to send.
@@ -107,25 +115,49 @@ impl Liveness {
         self.owed.pop_front()
     }
 
+    /// Whether a PING is to leave: one is wanted, and none waits in the carrier.
+    pub(crate) fn wants_ping(&self) -> bool {
+        let queued = |ping: &Outstanding| ping.departed.is_none();
+        self.wanted && !self.outstanding.as_ref().is_some_and(queued)
+    }
+
     /// The nonce of a PING that is due, which counts as sent by this call.
-    pub(crate) fn poll_ping(&mut self, now: Instant) -> Option<u64> {
-        self.handle_timeout(now);
-        if !self.wanted {
+    pub(crate) fn poll_ping(&mut self) -> Option<u64> {
+        if !self.wants_ping() {
             return None;
         }
         self.wanted = false;
         let nonce = self.rng.random();
         self.outstanding = Some(Outstanding {
             nonce,
-            sent_at: now,
+            departed: None,
         });
         self.pings_sent += 1;
         Some(nonce)
     }
 
-    /// Whether anything waits to be sent.
-    pub(crate) fn has_output(&self) -> bool {
-        self.wanted || !self.owed.is_empty()
+    /// The last PING has left the carrier; whether it is unanswered.
+    pub(crate) fn on_departed(&mut self, now: Instant) -> bool {
+        match &mut self.outstanding {
+            Some(ping) => {
+                ping.departed.get_or_insert(now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The carrier refused the last PING: it never happened.
+    pub(crate) fn on_refused(&mut self) {
+        if self.outstanding.take().is_some() {
+            self.wanted = true;
+            self.pings_sent -= 1;
+        }
+    }
+
+    /// Whether a PING is wanted or unanswered.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.wanted || self.outstanding.is_some()
     }
 
     /// A datagram left for the carrier: mappings on the way are fresh.
@@ -161,8 +193,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
     fn client(now: Instant) -> Liveness {
         Liveness::new(&PathConfig::default(), Role::Client, 1, now)
+    }
+
+    fn ping(client: &mut Liveness, now: Instant) -> Option<u64> {
+        client.handle_timeout(now);
+        client.poll_ping()
     }
 
     #[test]
@@ -171,12 +210,14 @@ mod tests {
         let mut client = client(t0);
         let due = t0 + Duration::from_secs(20);
         assert_eq!(client.poll_timeout(), Some(due));
-        assert_eq!(client.poll_ping(due - Duration::from_nanos(1)), None);
-        let nonce = client.poll_ping(due).unwrap();
+        assert_eq!(ping(&mut client, due - Duration::from_nanos(1)), None);
+        let nonce = ping(&mut client, due).unwrap();
         client.on_sent(due);
-        assert_eq!(client.poll_ping(due), None);
-        client.handle_pong(nonce, due + Duration::from_millis(40));
-        assert_eq!(client.rtt(), Some(Duration::from_millis(40)));
+        client.on_departed(due);
+        assert_eq!(ping(&mut client, due), None);
+        let answer = client.handle_pong(nonce, due + 40 * MS);
+        assert_eq!(answer, Some(Answer { rtt: Some(40 * MS) }));
+        assert_eq!(client.rtt(), Some(40 * MS));
     }
 
     #[test]
@@ -190,16 +231,54 @@ mod tests {
     }
 
     #[test]
+    fn the_round_trip_counts_from_the_departure_and_is_unknown_before() {
+        let t0 = Instant::now();
+        let mut client = client(t0);
+        client.want_ping();
+        let nonce = client.poll_ping().unwrap();
+        client.on_departed(t0 + 30 * MS);
+        client.on_departed(t0 + 35 * MS);
+        let answer = client.handle_pong(nonce, t0 + 50 * MS);
+        assert_eq!(answer, Some(Answer { rtt: Some(20 * MS) }));
+        client.want_ping();
+        let nonce = client.poll_ping().unwrap();
+        let answer = client.handle_pong(nonce, t0 + 60 * MS);
+        assert_eq!(answer, Some(Answer { rtt: None }));
+    }
+
+    #[test]
+    fn a_ping_in_the_carriers_queue_is_followed_by_none() {
+        let t0 = Instant::now();
+        let mut client = client(t0);
+        client.want_ping();
+        client.poll_ping().unwrap();
+        client.want_ping();
+        assert_eq!(client.poll_ping(), None);
+        client.on_departed(t0);
+        assert!(client.poll_ping().is_some());
+    }
+
+    #[test]
+    fn a_refused_ping_is_wanted_again() {
+        let mut client = client(Instant::now());
+        client.want_ping();
+        client.poll_ping().unwrap();
+        client.on_refused();
+        assert_eq!(client.pings_sent(), 0);
+        assert!(client.poll_ping().is_some());
+    }
+
+    #[test]
     fn an_answer_to_nothing_is_ignored() {
         let t0 = Instant::now();
         let mut client = client(t0);
         client.want_ping();
-        let nonce = client.poll_ping(t0).unwrap();
-        client.handle_pong(nonce ^ 1, t0);
-        assert_eq!(client.rtt(), None);
-        client.handle_pong(nonce, t0 + Duration::from_millis(3));
-        client.handle_pong(nonce, t0 + Duration::from_secs(9));
-        assert_eq!(client.rtt(), Some(Duration::from_millis(3)));
+        let nonce = client.poll_ping().unwrap();
+        client.on_departed(t0);
+        assert_eq!(client.handle_pong(nonce ^ 1, t0), None);
+        assert!(client.handle_pong(nonce, t0 + 3 * MS).is_some());
+        assert_eq!(client.handle_pong(nonce, t0 + 9 * MS), None);
+        assert_eq!(client.rtt(), Some(3 * MS));
     }
 
     #[test]

@@ -1,19 +1,32 @@
 //! One client–provider session as its packets see it.
 //!
 //! ```text
-//! handle_packet   → queue ─┬ fits ───────────────→ DGRAM ─┐
-//!                          └ larger, ≤ 1,280 B → PACKs ───┼→ poll_datagram → QUIC
-//!                                        PING, PONG ──────┘
-//! handle_datagram → frames → whole packets → poll_received → (owner's guard) → device
+//! handle_packet  → intake ─┬ dgram queue ─┐
+//! send_message   → ────────┴ lanes ───────┴→ transmit → poll_datagram → QUIC
+//! handle_datagram → receive ─┬ lanes → packets → poll_received → (owner's guard) → device
+//!                            │         messages → poll_message
+//!                            └ ACK, PONG → lanes, health
 //! ```
 //!
+//! | file | question |
+//! |---|---|
+//! | `intake`, `messages`, `order`, `cut` | which lane does it take, after which pack, in how many pieces |
+//! | `queue`, `lanes` | what waits |
+//! | `transmit`, `service` | what goes into the next datagram, whose turn it is |
+//! | `carrier`, `departure` | has QUIC room, and when did what it was given leave |
+//! | `receive` | what does the peer say |
+//! | `liveness` | PING and PONG |
+//! | `oversize` | what becomes of packets that the path does not carry |
+//! | `counters` | what happened |
+//!
+//! Whether the path is well is asked of [`crate::health::path`].
+//!
 //! Invariants:
-//! - Everything handed to [`Path::handle_packet`] is sent, queued, or dropped
-//!   with a reason: [`Counters::accepted`] = `sent` + `dropped` + `in_flight`.
+//! - Everything handed in is sent, in a lane, queued, or dropped with a reason
+//!   ([`PathBooks::unaccounted`]).
 //! - A datagram is built only when the carrier has room for it, so nothing waits
 //!   where it can no longer be aged or reordered.
-//! - No frame of the peer allocates more than the datagram it came in, except
-//!   fragments, which have their own bound.
+//! - No frame of the peer makes us hold more than the credit that we gave.
 //!
 //! A packet too large for the path is answered where it came from: the sender is
 //! told the size that fits (RFC 1191, RFC 8201), or, where IPv4 allows it, the
@@ -21,10 +34,17 @@
 
 pub mod carrier;
 mod counters;
-mod fragment;
+mod cut;
+mod departure;
+mod intake;
+mod lanes;
 mod liveness;
+mod messages;
+mod order;
 mod oversize;
 mod queue;
+mod receive;
+mod service;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -33,21 +53,27 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use quell_packet::mss;
-use quell_wire::frame::{self, Frame, Frames, Lane, Pack};
+use quell_wire::frame::{self, Credit, Lane};
 use quell_wire::registry::ErrorCode;
 
 use carrier::Carrier;
 pub use carrier::CarrierFacts;
-pub use counters::{Counters, PathBooks};
-pub use fragment::{ALWAYS_CARRIED_LEN, FRAGMENTS_MAX};
-use fragment::{Fragmenter, Piece, Reassembly};
+pub use counters::{Counters, LaneBooks, PathBooks};
+pub use cut::{ALWAYS_CARRIED_LEN, FRAGMENTS_MAX};
+use departure::{Departures, Handed};
+use lanes::Lanes;
 use liveness::Liveness;
 pub use liveness::Role;
+pub use messages::{MESSAGE_PACK_LEN, MessagesEnd};
+use order::FlowOrder;
 use oversize::IcmpErrors;
 use queue::DgramQueue;
+use service::Turns;
 
-use crate::config::PathConfig;
+use crate::config::{PathConfig, TcpLane};
 use crate::drops::{DropReason, Drops};
+use crate::health::Signal;
+use crate::health::path::{Change, Departed, PathHealth};
 
 /// A breach of the protocol by the peer: the connection must be closed with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,56 +90,109 @@ pub struct Path {
     config: PathConfig,
     mtu_max: u16,
     carrier: Carrier,
+    departures: Departures,
     queue: DgramQueue,
-    fragmenter: Fragmenter,
-    pieces: VecDeque<Piece>,
-    /// When the packet that is being cut has waited too long.
-    pieces_until: Option<Instant>,
-    reassembly: Reassembly,
+    lanes: Lanes,
+    order: FlowOrder,
+    turns: Turns,
+    health: PathHealth,
     liveness: Liveness,
     icmp: IcmpErrors,
     recent_large: VecDeque<Bytes>,
     received: VecDeque<Bytes>,
+    messages_end: Option<MessagesEnd>,
+    messages_ended: bool,
     slab: BytesMut,
     counters: Counters,
     drops: Drops,
-    piece_drops: Drops,
+    /// Since the last input all that could leave was taken.
+    drained: bool,
+    /// What is left waits for room in the carrier.
+    blocked: bool,
     now: Instant,
 }
 
+/// What a path is told when it begins.
+#[derive(Debug, Clone)]
+pub struct PathTerms {
+    /// Its settings, validated.
+    pub config: PathConfig,
+    /// Which end it is.
+    pub role: Role,
+    /// The largest packet that the local device takes, in bytes.
+    pub mtu_max: u16,
+    /// Whether the control plane is degraded.
+    pub signal: Signal,
+    /// Feeds all its random draws.
+    pub seed: u64,
+}
+
 impl Path {
-    /// A path whose local device takes packets of up to `mtu_max` bytes.
-    ///
-    /// `seed` feeds the nonces of PINGs. Nothing is sent before the first
-    /// [`Path::on_carrier`].
-    pub fn new(config: PathConfig, role: Role, mtu_max: u16, seed: u64, now: Instant) -> Self {
+    /// A path with nothing in it. Nothing is sent before the first
+    /// [`Path::on_carrier`], and nothing acknowledged before
+    /// [`Path::on_first_credit`].
+    pub fn new(terms: PathTerms, now: Instant) -> Self {
+        let PathTerms {
+            config,
+            role,
+            mtu_max,
+            signal,
+            seed,
+        } = terms;
+        let lane = &config.lanes.send;
         Self {
             queue: DgramQueue::new(config.dgram_queue_bytes_max, config.dgram_age_max),
-            reassembly: Reassembly::new(config.reassembly_bytes_max, config.reassembly_age_max),
+            lanes: Lanes::new(&config.lanes, &signal, seed, now),
+            order: FlowOrder::new(seed),
+            health: PathHealth::new(config.health.clone(), lane, role, seed),
             liveness: Liveness::new(&config, role, seed, now),
             config,
             mtu_max,
             carrier: Carrier::default(),
-            fragmenter: Fragmenter::default(),
-            pieces: VecDeque::new(),
-            pieces_until: None,
+            departures: Departures::default(),
+            turns: Turns::default(),
             icmp: IcmpErrors::default(),
             recent_large: VecDeque::with_capacity(oversize::RECENT_LARGE_MAX),
             received: VecDeque::new(),
+            messages_end: None,
+            messages_ended: false,
             slab: BytesMut::new(),
             counters: Counters::default(),
             drops: Drops::default(),
-            piece_drops: Drops::default(),
+            drained: false,
+            blocked: false,
             now,
         }
     }
 
+    // --- sizes -----------------------------------------------------------
+
     /// The largest inner packet that crosses whole, or [`ALWAYS_CARRIED_LEN`]
     /// where that is more, in bytes; never more than the device takes.
+    ///
+    /// Where TCP takes the flow lane, a packet has to fit a pack: one that crossed
+    /// in two would cost a second datagram.
     pub fn inner_mtu(&self) -> u16 {
-        let whole = dgram_payload_len_max(self.carrier.datagram_len_max());
+        let whole = match self.config.lanes.tcp {
+            TcpLane::Flow => self.pack_payload_len_max(),
+            TcpLane::Dgram => self.dgram_payload_len_max(),
+        };
         let carried = whole.max(ALWAYS_CARRIED_LEN);
         u16::try_from(carried).unwrap_or(u16::MAX).min(self.mtu_max)
+    }
+
+    /// Longest packet that one DGRAM of the path carries, in bytes.
+    fn dgram_payload_len_max(&self) -> usize {
+        let frame_len = self.carrier.datagram_len_max();
+        let longest = frame_len.saturating_sub(frame::dgram_len(0));
+        let header = frame::dgram_len(longest) - longest;
+        frame_len.saturating_sub(header)
+    }
+
+    /// Longest payload of one pack of the path, in bytes.
+    fn pack_payload_len_max(&self) -> usize {
+        let overhead = self.lanes.send[Lane::FLOW.index()].pack_overhead_bytes();
+        self.carrier.datagram_len_max().saturating_sub(overhead)
     }
 
     /// The address that ICMP errors of this end come from, one for each family.
@@ -121,135 +200,90 @@ impl Path {
         self.icmp.set_source(source);
     }
 
+    // --- facts -----------------------------------------------------------
+
+    /// What the peer's greeting lets each lane send.
+    pub fn on_first_credit(&mut self, credit: Credit) {
+        self.lanes
+            .send
+            .iter_mut()
+            .for_each(|send| send.grant(credit));
+    }
+
+    /// What our greeting lets the peer send in each lane.
+    pub fn first_credit(&self) -> Credit {
+        self.config.lanes.receive.first_credit()
+    }
+
     /// Measures the path with a PING as soon as there is room.
     pub fn want_ping(&mut self) {
+        self.drained = false;
         self.liveness.want_ping();
     }
 
-    /// What the QUIC connection can take.
-    pub fn on_carrier(&mut self, facts: CarrierFacts) {
-        let before = self.inner_mtu();
+    /// What the QUIC connection can take, and with it, what has left.
+    pub fn on_carrier(&mut self, facts: CarrierFacts, now: Instant) {
+        self.now = now;
+        self.drained = false;
+        while let Some(part) = self.departures.poll(facts.backlog_bytes) {
+            self.on_departed(part, now);
+        }
+        let (mtu, frame_len) = (self.inner_mtu(), self.carrier.datagram_len_max());
         self.carrier.update(facts);
-        if self.inner_mtu() < before {
+        if self.carrier.datagram_len_max() != frame_len {
+            let frame_len = self.carrier.datagram_len_max();
+            let fits = |send: &mut lanes::Sender| send.on_frame_len_max(frame_len);
+            self.lanes.send.iter_mut().for_each(fits);
+        }
+        if self.inner_mtu() < mtu {
             self.tell_of_shrinking();
         }
     }
 
-    /// Whether a packet of `len_bytes` would be dropped because the queue is full.
-    pub fn is_full_for(&self, len_bytes: usize) -> bool {
-        self.queue.is_full_for(len_bytes)
-    }
-
-    /// Whether something waits for room in the carrier.
-    pub fn is_blocked(&self) -> bool {
-        self.has_output() && !self.carrier.has_space()
-    }
-
-    /// Takes a packet of the local device. Every outcome is counted.
-    pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
-        self.now = now;
-        self.counters.accepted += 1;
-        if packet.len() > usize::from(self.inner_mtu()) {
-            self.handle_oversize(&packet, now);
-        } else {
-            self.enqueue(packet, now);
-        }
-    }
-
-    fn enqueue(&mut self, packet: Bytes, now: Instant) {
-        if self.queue.push(packet, now).is_err() {
-            self.drops.count(DropReason::QueueFull);
-        }
-    }
-
-    /// Takes a datagram of the peer; whole packets wait in [`Path::poll_received`].
-    ///
-    /// # Errors
-    /// The peer broke the protocol. What came before the breach stands.
-    pub fn handle_datagram(&mut self, datagram: &Bytes, now: Instant) -> Result<(), Violation> {
-        self.now = now;
-        self.counters.datagrams_received += 1;
-        for frame in Frames::new(datagram) {
-            let frame = frame.map_err(|error| Violation {
-                code: error.code(),
-                words: error.to_string(),
-            })?;
-            self.handle_frame(datagram, frame, now)?;
-        }
-        Ok(())
-    }
-
-    fn handle_frame(
-        &mut self,
-        datagram: &Bytes,
-        frame: Frame<'_>,
-        now: Instant,
-    ) -> Result<(), Violation> {
-        match frame {
-            Frame::Dgram(packet) => self.receive(datagram.slice_ref(packet)),
-            Frame::Pack(pack) => return self.handle_pack(datagram, &pack, now),
-            Frame::Ping(ping) => {
-                let owed_max = self.config.ping_burst_max as usize;
-                let taken = self.liveness.handle_ping(ping.nonce, owed_max, now);
-                return taken.map_err(|code| Violation {
-                    code,
-                    words: format!("more than {} PINGs a second", self.config.pings_per_s_max),
-                });
+    fn on_departed(&mut self, part: Handed, now: Instant) {
+        match part {
+            Handed::Tx(lane, tx, departed_as) => {
+                let send = &mut self.lanes.send[lane.index()];
+                send.on_departed(tx, now);
+                // What was acknowledged before we looked leaves no question open.
+                if departed_as != Departed::Ping && send.is_unacked() {
+                    self.health.on_departed(departed_as, now);
+                }
             }
-            Frame::Pong(pong) => self.liveness.handle_pong(pong.nonce, now),
-            Frame::Ack(_) => {
-                return Err(violation(
-                    ErrorCode::AckedUnsent,
-                    "nothing was sent that is acknowledged",
-                ));
+            Handed::Ping => {
+                if self.liveness.on_departed(now) {
+                    self.health.on_departed(Departed::Ping, now);
+                }
             }
-            Frame::Skip(_) => {
-                return Err(violation(
-                    ErrorCode::WrongState,
-                    "SKIP on a lane that was not opened",
-                ));
-            }
+            Handed::Dgrams(..) => self.health.on_departed(Departed::Dgram, now),
         }
-        Ok(())
     }
 
-    fn handle_pack(
-        &mut self,
-        datagram: &Bytes,
-        pack: &Pack<'_>,
-        now: Instant,
-    ) -> Result<(), Violation> {
-        if pack.lane != Lane::FLOW || !pack.flags.unordered {
-            return Err(violation(
-                ErrorCode::WrongState,
-                "PACK on a lane that was not opened",
-            ));
-        }
-        self.counters.pieces_received += 1;
-        match self
-            .reassembly
-            .insert(pack, datagram.slice_ref(pack.data), now)
-        {
-            Ok(Some(complete)) => {
-                self.counters.pieces_used += complete.pieces;
-                self.receive(complete.packet);
-            }
-            Ok(None) => {}
-            Err(reason) => self.piece_drops.count(reason),
-        }
-        Ok(())
+    fn take_back_dgrams(&mut self, packets: u32, bytes: u32) {
+        self.counters.sent -= u64::from(packets);
+        self.counters.sent_bytes -= u64::from(bytes);
+        self.drops.add(DropReason::Refused, packets.into());
     }
 
-    fn receive(&mut self, packet: Bytes) {
-        self.counters.received += 1;
-        self.counters.received_bytes += packet.len() as u64;
-        self.received.push_back(packet);
+    fn apply(&mut self, change: Change, now: Instant) {
+        if change.ping {
+            self.liveness.want_ping();
+        }
+        if change.pause {
+            self.lanes.pause(now);
+        }
+        if change.resume {
+            self.lanes.resume(now);
+        }
     }
 
-    /// The next packet that came out of the path, for the owner to judge.
-    pub fn poll_received(&mut self) -> Option<Bytes> {
-        self.received.pop_front()
+    /// Whether something waits that the carrier's queue holds up: room in it, or
+    /// news of what left it. The driver looks at the carrier when something left.
+    pub fn awaits_departure(&self) -> bool {
+        self.blocked || self.departures.is_waiting()
     }
+
+    // --- towards the device ----------------------------------------------
 
     /// The next ICMP error for the local device.
     pub fn poll_icmp(&mut self) -> Option<Bytes> {
@@ -270,16 +304,12 @@ impl Path {
         copy.freeze()
     }
 
+    // --- time ------------------------------------------------------------
+
     fn drop_aged(&mut self, now: Instant) {
-        if !self.pieces.is_empty() && self.pieces_until.is_some_and(|until| until <= now) {
-            self.pieces.clear();
-            self.drops.count(DropReason::Aged);
-        }
         while self.queue.pop_aged(now).is_some() {
             self.drops.count(DropReason::Aged);
         }
-        let expired = self.reassembly.expire(now);
-        self.piece_drops.add(DropReason::FragmentTimeout, expired);
     }
 
     /// When to call [`Path::handle_timeout`], and why.
@@ -287,58 +317,80 @@ impl Path {
         if !self.received.is_empty() || self.icmp.has_output() {
             return Some((self.now, "output"));
         }
-        if self.has_output() && self.carrier.has_space() {
+        if !self.drained && self.carrier.has_space() {
             return Some((self.now, "datagram"));
         }
-        let timers = [
-            (self.aged_at(), "age limit"),
-            (self.reassembly.poll_timeout(), "reassembly"),
+        let own = [
+            (self.queue.aged_at(), "age limit"),
             (self.liveness.poll_timeout(), "keepalive"),
         ];
         let due = |(at, why): (Option<Instant>, &'static str)| at.map(|at| (at, why));
-        timers.into_iter().filter_map(due).min_by_key(|(at, _)| *at)
+        let sending = self
+            .lanes
+            .send
+            .iter()
+            .filter_map(|send| send.poll_timeout());
+        own.into_iter()
+            .filter_map(due)
+            .chain(sending)
+            .chain(self.receive_timeouts())
+            .chain(self.health.poll_timeout(self.lanes.is_unacked()))
+            .min_by_key(|(at, _)| *at)
     }
 
-    /// The packet that is being cut is older than those in the queue.
-    fn aged_at(&self) -> Option<Instant> {
-        if self.pieces.is_empty() {
-            return self.queue.aged_at();
-        }
-        self.pieces_until
+    /// An ACK that is due waits for room like anything else, a hold does not.
+    fn receive_timeouts(&self) -> impl Iterator<Item = (Instant, &'static str)> {
+        let has_space = self.carrier.has_space();
+        self.lanes.receive.iter().filter_map(move |receive| {
+            if has_space {
+                receive.poll_timeout()
+            } else {
+                receive.poll_hold().map(|at| (at, "hold"))
+            }
+        })
     }
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.drained = false;
         self.drop_aged(now);
         self.liveness.handle_timeout(now);
+        for (send, receive) in self.lanes.send.iter_mut().zip(&mut self.lanes.receive) {
+            send.handle_timeout(now);
+            receive.handle_timeout(now);
+        }
+        self.deliver();
+        if self.lanes.wants_probe() {
+            self.liveness.want_ping();
+        }
+        let change = self.health.handle_timeout(self.lanes.is_unacked(), now);
+        self.apply(change, now);
     }
 
     /// Drops what waits: the session is over.
     pub fn close(&mut self) {
         self.drops.add(DropReason::PathClosed, self.in_flight());
         while self.queue.pop().is_some() {}
-        self.pieces.clear();
-        let pieces = self.reassembly.len() as u64;
-        self.piece_drops.add(DropReason::PathClosed, pieces);
-        self.reassembly = Reassembly::new(
-            self.config.reassembly_bytes_max,
-            self.config.reassembly_age_max,
-        );
+        self.end_messages();
+        self.lanes.close(self.now);
+        self.blocked = false;
     }
 
     fn in_flight(&self) -> u64 {
-        self.queue.len() as u64 + u64::from(!self.pieces.is_empty())
+        self.queue.len() as u64
     }
+
+    // --- what a person sees ----------------------------------------------
 
     /// What happened so far.
     pub fn counters(&self) -> Counters {
         Counters {
             in_flight: self.in_flight(),
-            pieces_in_flight: self.reassembly.len() as u64,
             pings_sent: self.liveness.pings_sent(),
             icmp_made: self.icmp.made(),
             icmp_limited: self.icmp.limited(),
+            stalls: self.health.stalls(),
             ..self.counters
         }
     }
@@ -348,12 +400,7 @@ impl Path {
         self.drops
     }
 
-    /// Pieces of the peer's packets that were dropped.
-    pub fn piece_drops(&self) -> Drops {
-        self.piece_drops
-    }
-
-    /// Bytes waiting in the queue.
+    /// Bytes waiting in the queue of what nobody acknowledges.
     pub fn queued_bytes(&self) -> usize {
         self.queue.bytes()
     }
@@ -362,13 +409,11 @@ impl Path {
     pub fn rtt(&self) -> Option<Duration> {
         self.liveness.rtt()
     }
-}
 
-/// Longest packet whose DGRAM takes at most `frame_len` bytes.
-fn dgram_payload_len_max(frame_len: usize) -> usize {
-    let longest = frame_len.saturating_sub(frame::dgram_len(0));
-    let header = frame::dgram_len(longest) - longest;
-    frame_len.saturating_sub(header)
+    /// Whether the path does not answer.
+    pub fn is_stalled(&self) -> bool {
+        self.health.is_stalled()
+    }
 }
 
 fn violation(code: ErrorCode, words: &str) -> Violation {

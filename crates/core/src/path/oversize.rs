@@ -151,7 +151,7 @@ impl Path {
         self.counters.accepted -= 1;
         for piece in fragments {
             self.counters.accepted += 1;
-            self.enqueue(piece.into(), now);
+            self.route(piece.into(), now);
         }
     }
 }
@@ -166,7 +166,8 @@ mod tests {
 
     use super::*;
     use crate::config::PathConfig;
-    use crate::path::{CarrierFacts, Role};
+    use crate::health::Signal;
+    use crate::path::{CarrierFacts, PathTerms, Role};
 
     fn facts(datagram_len_max: usize) -> CarrierFacts {
         CarrierFacts {
@@ -185,13 +186,20 @@ mod tests {
     }
 
     fn sent_over(datagram_len_max: usize, packets: &[Bytes], now: Instant) -> Path {
-        let mut path = Path::new(PathConfig::default(), Role::Client, 1_500, 1, now);
-        path.on_carrier(facts(datagram_len_max));
+        let terms = PathTerms {
+            config: PathConfig::default(),
+            role: Role::Client,
+            mtu_max: 1_500,
+            signal: Signal::default(),
+            seed: 1,
+        };
+        let mut path = Path::new(terms, now);
+        path.on_carrier(facts(datagram_len_max), now);
         for packet in packets {
             path.handle_packet(packet.clone(), now);
         }
         while path.poll_datagram(now).is_some() {
-            path.on_carrier(facts(datagram_len_max));
+            path.on_carrier(facts(datagram_len_max), now);
         }
         assert!(path.poll_icmp().is_none());
         path
@@ -202,42 +210,42 @@ mod tests {
     fn a_path_that_shrinks_tells_each_flow_once_what_fits() {
         let now = Instant::now();
         let packets = [
-            packet(1, 1_400),
-            packet(1, 1_400),
-            packet(2, 1_400),
-            packet(3, 1_300),
+            packet(1, 1_390),
+            packet(1, 1_390),
+            packet(2, 1_390),
+            packet(3, 1_290),
         ];
         let mut path = sent_over(1_414, &packets, now);
-        path.on_carrier(facts(1_312));
+        path.on_carrier(facts(1_312), now);
         let told: Vec<_> = std::iter::from_fn(|| path.poll_icmp()).collect();
         assert_eq!(told.len(), 2, "flow 3 fits, flow 1 is told once");
         for error in told {
             let view = IpPacket::parse(&error).unwrap();
-            assert_eq!(icmp::reported_mtu(&view), Some(1_309));
+            assert_eq!(icmp::reported_mtu(&view), Some(1_297));
         }
-        path.on_carrier(facts(1_300));
+        path.on_carrier(facts(1_300), now);
         assert!(path.poll_icmp().is_none(), "nothing was sent since");
     }
 
     #[test]
     fn a_path_that_grows_or_stays_tells_nobody_and_small_packets_are_not_kept() {
         let now = Instant::now();
-        let mut path = sent_over(1_414, &[packet(1, 1_400)], now);
-        path.on_carrier(facts(1_414));
-        path.on_carrier(facts(1_440));
+        let mut path = sent_over(1_414, &[packet(1, 1_390)], now);
+        path.on_carrier(facts(1_414), now);
+        path.on_carrier(facts(1_440), now);
         assert!(path.poll_icmp().is_none());
         let mut path = sent_over(1_414, &[packet(1, 1_280)], now);
-        path.on_carrier(facts(1_000));
+        path.on_carrier(facts(1_000), now);
         assert!(path.poll_icmp().is_none());
     }
 
     #[test]
     fn sixteen_large_packets_are_kept_and_no_more() {
         let now = Instant::now();
-        let packets: Vec<_> = (1..=17).map(|port| packet(port, 1_400)).collect();
+        let packets: Vec<_> = (1..=17).map(|port| packet(port, 1_390)).collect();
         let mut path = sent_over(1_414, &packets, now);
         assert_eq!(path.recent_large.len(), RECENT_LARGE_MAX);
-        path.on_carrier(facts(1_200));
+        path.on_carrier(facts(1_200), now);
         assert_eq!(
             std::iter::from_fn(|| path.poll_icmp()).count(),
             RECENT_LARGE_MAX

@@ -1,20 +1,29 @@
-//! What goes into the next datagram.
+//! What goes into the next datagram, in which order.
 //!
-//! PING and PONG first: they are small, and what they measure must not wait
-//! behind packets. Then the pieces of a packet that is being cut, to the last,
-//! before another packet begins; then whole packets, as many as fit. A head of
-//! the queue that fits no datagram at all is cut, or its sender is told, so one
-//! packet never blocks those behind it: a call yields a datagram, or nothing is
-//! left that could leave.
+//! ```text
+//! ACK, PONG, PING │ SKIP │ resends │ deficit round robin: message, flow, dgram │ ACKs that fit
+//!                 └─ not while stalled
+//!                                  └─ not while hushed
+//! ```
+//!
+//! What tells the other end something comes first: it is small, and what it
+//! measures must not wait behind packets. A PONG follows the ACKs it vouches for in
+//! the same datagram. Resends go before anything new, as the receiver holds whole
+//! flows for them. A datagram of the queue that fits no datagram of the path is cut
+//! into packs or its sender is told, so one packet never blocks those behind it: a
+//! call yields a datagram, or nothing is left that could leave.
 
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use quell_wire::frame::{self, LaneProbes, Ping, Pong};
+use quell_wire::frame::{self, Lane, LaneProbes, Ping, Pong};
 
 use super::Path;
-use super::fragment::ALWAYS_CARRIED_LEN;
-use crate::drops::DropReason;
+use super::cut::ALWAYS_CARRIED_LEN;
+use super::departure::Handed;
+use super::service::Class;
+use crate::health::path::Departed;
+use crate::send::Kind;
 
 /// Datagrams are cut out of buffers of this size: one allocation for some 45 of
 /// them, released when the last has left quinn.
@@ -26,51 +35,101 @@ impl Path {
         self.now = now;
         self.drop_aged(now);
         if !self.carrier.has_space() {
+            self.blocked = self.has_output(now);
+            self.drained = true;
             return None;
         }
+        self.blocked = false;
         let limit = self.carrier.datagram_len_max();
         self.slab.reserve_datagram(limit);
-        // A round that writes nothing has dropped what stood first, so rounds end.
-        while self.has_output() {
-            self.write_datagram(limit, now);
-            if !self.slab.is_empty() {
-                return Some(self.take_datagram(now));
-            }
+        self.write_datagram(limit, now);
+        if self.slab.is_empty() {
+            self.drained = true;
+            return None;
         }
-        None
+        Some(self.take_datagram(now))
     }
 
     fn write_datagram(&mut self, limit: usize, now: Instant) {
-        self.write_liveness(limit, now);
-        if self.pieces.is_empty() {
-            self.write_packets(limit, now);
+        self.write_acks(limit, now);
+        self.write_pongs(limit);
+        self.write_ping(limit);
+        if self.health.is_stalled() {
+            return;
         }
-        if !self.pieces.is_empty() {
-            self.write_pieces(limit);
+        self.write_skips(limit, now);
+        let more = self.write_resends(limit, now);
+        if !more && !self.health.is_hushed(now) {
+            self.write_new(limit, now);
+        }
+        if !self.slab.is_empty() {
+            self.write_ready_acks(limit, now);
         }
     }
 
     fn take_datagram(&mut self, now: Instant) -> Bytes {
         let datagram = self.slab.split().freeze();
         self.carrier.handed_over(datagram.len());
+        self.departures.seal(datagram.len());
         self.counters.datagrams_sent += 1;
         self.liveness.on_sent(now);
         datagram
     }
 
-    pub(super) fn has_output(&self) -> bool {
-        self.liveness.has_output() || !self.pieces.is_empty() || !self.queue.is_empty()
+    /// Whether something would leave if the carrier had room.
+    fn has_output(&mut self, now: Instant) -> bool {
+        let due = |receive: &crate::recv::ReceiveSequence| receive.is_ack_due(now);
+        if self.liveness.owes_pong()
+            || self.liveness.wants_ping()
+            || self.lanes.receive.iter().any(due)
+        {
+            return true;
+        }
+        if self.health.is_stalled() {
+            return false;
+        }
+        let hushed = self.health.is_hushed(now);
+        let waits = |send: &mut super::lanes::Sender| {
+            send.wants_skip()
+                || send
+                    .next_transmit(now)
+                    .is_some_and(|(kind, _)| !hushed || kind != Kind::First)
+        };
+        self.lanes.send.iter_mut().any(waits) || (!hushed && !self.queue.is_empty())
     }
 
-    fn write_liveness(&mut self, limit: usize, now: Instant) {
-        if let Some(nonce) = self.liveness.poll_ping(now) {
-            Ping {
-                nonce,
-                lanes: LaneProbes::new(),
+    fn room(&self, limit: usize) -> usize {
+        limit.saturating_sub(self.slab.len())
+    }
+
+    fn write_acks(&mut self, limit: usize, now: Instant) {
+        let reserved = if self.liveness.owes_pong() {
+            Pong::ENCODED_LEN
+        } else {
+            0
+        };
+        for lane in Lane::ALL {
+            let room = self.room(limit).saturating_sub(reserved);
+            let receive = &mut self.lanes.receive[lane.index()];
+            if let Some(ack) = receive.poll_ack(room, now) {
+                ack.write(&mut self.slab);
             }
-            .write(&mut self.slab);
         }
-        while self.slab.len() + Pong::ENCODED_LEN <= limit {
+    }
+
+    /// What is not said yet rides along where there is room.
+    fn write_ready_acks(&mut self, limit: usize, now: Instant) {
+        for lane in Lane::ALL {
+            let room = self.room(limit);
+            let receive = &mut self.lanes.receive[lane.index()];
+            if let Some(ack) = receive.piggyback_ack(room, now) {
+                ack.write(&mut self.slab);
+            }
+        }
+    }
+
+    fn write_pongs(&mut self, limit: usize) {
+        while Pong::ENCODED_LEN <= self.room(limit) {
             let Some(nonce) = self.liveness.poll_pong() else {
                 return;
             };
@@ -78,74 +137,149 @@ impl Path {
         }
     }
 
-    /// Writes whole packets while they fit. A head that fits no datagram at all
-    /// is cut into pieces, or told that it is too big.
-    fn write_packets(&mut self, limit: usize, now: Instant) {
-        while let Some(len) = self.queue.head_len() {
-            let frame_len = frame::dgram_len(len);
-            if frame_len > limit {
-                self.take_oversize_head(limit, now);
-                if !self.pieces.is_empty() {
-                    return;
+    fn write_ping(&mut self, limit: usize) {
+        if !self.liveness.wants_ping() || self.room(limit) < Ping::ENCODED_LEN_MAX {
+            return;
+        }
+        let Some(nonce) = self.liveness.poll_ping() else {
+            return;
+        };
+        let mut lanes = LaneProbes::new();
+        for lane in Lane::ALL {
+            if let Some(probe) = self.lanes.probe(lane) {
+                lanes.insert(probe);
+                self.departures
+                    .note(Handed::Tx(lane, probe.tx, Departed::Ping));
+            }
+        }
+        self.departures.note(Handed::Ping);
+        Ping { nonce, lanes }.write(&mut self.slab);
+    }
+
+    fn write_skips(&mut self, limit: usize, now: Instant) {
+        for lane in Lane::ALL {
+            let room = self.room(limit);
+            if let Some(skip) = self.lanes.send[lane.index()].poll_skip(room, now) {
+                skip.write(&mut self.slab);
+            }
+        }
+    }
+
+    /// Writes resends; whether some are left for the next datagram.
+    fn write_resends(&mut self, limit: usize, now: Instant) -> bool {
+        for lane in Lane::ALL {
+            while self
+                .next_kind(lane, now)
+                .is_some_and(|kind| kind != Kind::First)
+            {
+                if !self.write_pack(lane, limit, now) {
+                    return true;
                 }
-                continue;
             }
-            if self.slab.len() + frame_len > limit {
-                return;
+        }
+        false
+    }
+
+    fn next_kind(&mut self, lane: Lane, now: Instant) -> Option<Kind> {
+        let next = self.lanes.send[lane.index()].next_transmit(now);
+        next.map(|(kind, _)| kind)
+    }
+
+    fn write_new(&mut self, limit: usize, now: Instant) {
+        let (mut packets, mut bytes) = (0, 0);
+        loop {
+            self.cut_oversize_heads(limit, now);
+            let head = |send: &mut super::lanes::Sender| {
+                let next = send.next_transmit(now);
+                next.map(|(_, len)| len)
+            };
+            let [message, flow] = &mut self.lanes.send;
+            let dgram = self.queue.head_len().map(frame::dgram_len);
+            let heads = [head(message), head(flow), dgram];
+            let Some(class) = self.turns.next(heads) else {
+                break;
+            };
+            let before = self.slab.len();
+            let written = match class {
+                Class::Message => self.write_pack(Lane::MESSAGE, limit, now),
+                Class::Flow => self.write_pack(Lane::FLOW, limit, now),
+                Class::Dgram => match self.write_dgram(limit) {
+                    Some(len) => {
+                        (packets, bytes) = (packets + 1, bytes + len);
+                        true
+                    }
+                    None => false,
+                },
+            };
+            if !written {
+                break;
             }
-            if let Some(packet) = self.queue.pop() {
-                frame::write_dgram(&mut self.slab, &packet);
-                self.count_sent(packet.len());
-                self.remember_large(packet);
-            }
+            self.turns.served(class, self.slab.len() - before);
+        }
+        if packets > 0 {
+            self.departures.note(Handed::Dgrams(packets, bytes));
         }
     }
 
-    fn take_oversize_head(&mut self, limit: usize, now: Instant) {
-        let cut_until = self.queue.aged_at();
-        let Some(packet) = self.queue.pop() else {
-            return;
+    fn write_pack(&mut self, lane: Lane, limit: usize, now: Instant) -> bool {
+        let room = self.room(limit);
+        let Some(transmit) = self.lanes.send[lane.index()].poll_transmit(room, now) else {
+            return false;
         };
-        if packet.len() > ALWAYS_CARRIED_LEN {
-            self.handle_oversize(&packet, now);
-            return;
-        }
-        match self.fragmenter.cut(&packet, limit) {
-            Some(pieces) => {
-                self.pieces = pieces;
-                self.pieces_until = cut_until;
-            }
-            None => self.drops.count(DropReason::TooBig),
-        }
-    }
-
-    fn write_pieces(&mut self, limit: usize) {
-        let Some(piece) = self.pieces.front() else {
-            return;
+        transmit.pack.write(&mut self.slab);
+        let (kind, tx) = (transmit.kind, transmit.pack.tx);
+        let bytes = transmit.pack.data.len();
+        let departs_as = match kind {
+            Kind::First => Departed::Pack,
+            Kind::Evidence | Kind::Silence => Departed::Resend,
         };
-        let frame = piece.frame();
-        if frame.encoded_len() > limit {
-            // The path shrank between two pieces: the packet is lost as a whole.
-            self.pieces.clear();
-            self.drops.count(DropReason::TooBig);
-            return;
-        }
-        if self.slab.len() + frame.encoded_len() > limit {
-            return;
-        }
-        frame.write(&mut self.slab);
-        self.counters.pieces_sent += 1;
-        let len = piece.data.len();
-        self.counters.sent_bytes += len as u64;
-        self.pieces.pop_front();
-        if self.pieces.is_empty() {
-            self.counters.sent += 1;
-        }
+        self.lanes.on_handed_over(lane, kind, bytes);
+        self.departures.note(Handed::Tx(lane, tx, departs_as));
+        true
     }
 
-    fn count_sent(&mut self, len: usize) {
+    /// Writes the head of the queue if it fits; its bytes.
+    fn write_dgram(&mut self, limit: usize) -> Option<u32> {
+        let len = self.queue.head_len()?;
+        if frame::dgram_len(len) > self.room(limit) {
+            return None;
+        }
+        let packet = self.queue.pop()?;
+        frame::write_dgram(&mut self.slab, &packet);
         self.counters.sent += 1;
-        self.counters.sent_bytes += len as u64;
+        self.counters.sent_bytes += packet.len() as u64;
+        self.remember_large(packet);
+        u32::try_from(len).ok()
+    }
+
+    /// Takes packets off the queue's head that fit no datagram: the path shrank
+    /// while they waited.
+    fn cut_oversize_heads(&mut self, limit: usize, now: Instant) {
+        let too_long = |len: &usize| frame::dgram_len(*len) > limit;
+        while self.queue.head_len().filter(too_long).is_some() {
+            let Some(packet) = self.queue.pop() else {
+                return;
+            };
+            if packet.len() > ALWAYS_CARRIED_LEN {
+                self.handle_oversize(&packet, now);
+            } else {
+                self.queue_pieces(&packet);
+            }
+        }
+    }
+
+    /// The carrier refused the datagram that was handed over last: none of it happened.
+    pub fn on_refused(&mut self, now: Instant) {
+        self.now = now;
+        self.drained = false;
+        self.counters.datagrams_sent = self.counters.datagrams_sent.saturating_sub(1);
+        while let Some(part) = self.departures.take_back() {
+            match part {
+                Handed::Tx(lane, tx, _) => self.lanes.on_refused(lane, tx),
+                Handed::Ping => self.liveness.on_refused(),
+                Handed::Dgrams(packets, bytes) => self.take_back_dgrams(packets, bytes),
+            }
+        }
     }
 }
 

@@ -33,7 +33,9 @@ use session::{Request, Session};
 
 use crate::config::ProviderConfig;
 use crate::drops::{DropReason, Drops};
+use crate::health::Signal;
 use crate::path::{CarrierFacts, PathBooks, Violation};
+use crate::send::Backpressure;
 use crate::status::{ProviderStatus, TunnelAddresses};
 
 /// Names a session within its provider; never reused.
@@ -47,6 +49,7 @@ pub struct Provider {
     roster: Roster,
     pool: AddressPool,
     mtu_max: u16,
+    signal: Signal,
     rng: SmallRng,
     next_id: u64,
     sessions: BTreeMap<SessionId, Session>,
@@ -78,6 +81,7 @@ impl Provider {
             roster,
             pool,
             mtu_max,
+            signal: Signal::default(),
             rng: SmallRng::seed_from_u64(seed),
             next_id: 0,
             sessions: BTreeMap::new(),
@@ -93,6 +97,14 @@ impl Provider {
             ended_received_drops: Drops::default(),
             ended_delivered: 0,
         }
+    }
+
+    /// Lets sessions to come widen their waits while `signal` says that the
+    /// control plane is degraded.
+    #[must_use]
+    pub fn with_signal(mut self, signal: Signal) -> Self {
+        self.signal = signal;
+        self
     }
 
     /// The provider's own addresses inside the tunnel.
@@ -121,8 +133,8 @@ impl Provider {
         }
         let id = SessionId(self.next_id);
         self.next_id += 1;
-        let seed = self.rng.random();
-        let session = Session::new(&self.config, key, client, self.mtu_max, seed, now);
+        let draws = (self.signal.clone(), self.rng.random());
+        let session = Session::new(&self.config, (key, client), self.mtu_max, draws, now);
         self.sessions.insert(id, session);
         Ok(id)
     }
@@ -156,7 +168,7 @@ impl Provider {
         }
     }
 
-    fn welcome(&mut self, id: SessionId, _hello: &Hello) {
+    fn welcome(&mut self, id: SessionId, hello: &Hello) {
         let asking = self.sessions.get(&id).filter(|session| session.is_asking());
         let Some(key) = asking.map(|session| session.key) else {
             return;
@@ -181,7 +193,7 @@ impl Provider {
         let addresses = self.pool.addresses(host);
         let session_id = self.rng.random::<[u8; 16]>();
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.welcome(addresses, session_id, self.mtu_max);
+            session.welcome(hello, addresses, session_id, self.mtu_max);
             self.sessions_total += 1;
         }
     }
@@ -249,11 +261,39 @@ impl Provider {
             .ok_or(DropReason::NoSession)
     }
 
-    /// What the session's QUIC connection can take.
-    pub fn on_carrier(&mut self, id: SessionId, facts: CarrierFacts) {
+    /// What the session's QUIC connection can take, and what it has let go.
+    pub fn on_carrier(&mut self, id: SessionId, facts: CarrierFacts, now: Instant) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.path().on_carrier(facts);
+            session.path().on_carrier(facts, now);
         }
+    }
+
+    /// QUIC refused the session's datagram that was handed to it last.
+    pub fn on_refused(&mut self, id: SessionId, now: Instant) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.path().on_refused(now);
+        }
+    }
+
+    /// Takes a message for the session's client, of at most half the window.
+    ///
+    /// # Errors
+    /// The bound that is in the way; nothing was taken. [`Backpressure::Ended`]
+    /// also for a session that is not up.
+    pub fn send_message(
+        &mut self,
+        id: SessionId,
+        message: &[u8],
+        now: Instant,
+    ) -> Result<(), Backpressure> {
+        let session = self.sessions.get_mut(&id).filter(|session| session.is_up());
+        let session = session.ok_or(Backpressure::Ended)?;
+        session.path().send_message(message, now)
+    }
+
+    /// The next message of the session's client. Taking it is what lets it send more.
+    pub fn poll_message(&mut self, id: SessionId) -> Option<Bytes> {
+        self.sessions.get_mut(&id)?.path().poll_message()
     }
 
     /// The session's connection is gone: everything of it is released.
@@ -285,9 +325,10 @@ impl Provider {
         Some(output)
     }
 
-    /// Whether something of the session waits for room in its carrier.
-    pub fn is_blocked(&self, id: SessionId) -> bool {
-        self.sessions.get(&id).is_some_and(Session::is_blocked)
+    /// Whether the session's carrier is to be looked at when something has left it.
+    pub fn awaits_departure(&self, id: SessionId) -> bool {
+        let awaits = Session::awaits_departure;
+        self.sessions.get(&id).is_some_and(awaits)
     }
 
     /// When to call [`Provider::handle_timeout`] for the session, and why.

@@ -17,14 +17,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use quell_packet::IpPacket;
 use quell_wire::control::{Control, ControlDecoder, Hello, Welcome};
-use quell_wire::frame::Credit;
 use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
 
 use crate::config::ProviderConfig;
 use crate::drops::{DropReason, Drops};
 use crate::greeting::encode;
-use crate::path::{Path, Role, Violation};
+use crate::health::Signal;
+use crate::path::{MessagesEnd, Path, PathTerms, Role, Violation};
 use crate::status::{PathStatus, SessionStatus, TunnelAddresses};
 
 /// What the driver of a session has to do.
@@ -36,6 +36,8 @@ pub enum Output {
     Datagram(Bytes),
     /// Hand this packet to the egress.
     Deliver(Bytes),
+    /// The session carries no more messages to the client.
+    MessagesEnded(MessagesEnd),
     /// Close the connection with a code and a reason in words.
     Close(Violation),
 }
@@ -76,12 +78,18 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(
         config: &ProviderConfig,
-        key: PublicKey,
-        client: String,
+        (key, client): (PublicKey, String),
         mtu_max: u16,
-        seed: u64,
+        (signal, seed): (Signal, u64),
         now: Instant,
     ) -> Self {
+        let terms = PathTerms {
+            config: config.path.clone(),
+            role: Role::Provider,
+            mtu_max,
+            signal,
+            seed,
+        };
         Self {
             key,
             client,
@@ -89,7 +97,7 @@ impl Session {
                 deadline: now + config.hello_timeout,
             },
             decoder: ControlDecoder::new(),
-            path: Path::new(config.path.clone(), Role::Provider, mtu_max, seed, now),
+            path: Path::new(terms, now),
             out: VecDeque::new(),
             received_drops: Drops::default(),
             delivered: 0,
@@ -101,8 +109,8 @@ impl Session {
         &mut self.path
     }
 
-    pub(super) fn is_blocked(&self) -> bool {
-        self.is_up() && self.path.is_blocked()
+    pub(super) fn awaits_departure(&self) -> bool {
+        self.is_up() && self.path.awaits_departure()
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -168,7 +176,14 @@ impl Session {
     }
 
     /// The session is accepted with these addresses.
-    pub(super) fn welcome(&mut self, addresses: TunnelAddresses, session_id: [u8; 16], mtu: u16) {
+    pub(super) fn welcome(
+        &mut self,
+        hello: &Hello,
+        addresses: TunnelAddresses,
+        session_id: [u8; 16],
+        mtu: u16,
+    ) {
+        self.path.on_first_credit(hello.limits);
         self.state = State::Up { addresses };
         let client = [
             addresses.ipv4.map(|a| IpAddr::from(a.0)),
@@ -189,7 +204,7 @@ impl Session {
             gateway_ipv4: addresses.gateway_ipv4,
             gateway_ipv6: addresses.gateway_ipv6,
             mtu,
-            limits: Credit::FIRST,
+            limits: self.path.first_credit(),
         };
         match encode(&Control::Welcome(welcome)) {
             Ok(bytes) => self.out.push_back(Output::Control(bytes)),
@@ -261,6 +276,8 @@ impl Session {
         }
         self.state = State::Closing;
         self.path.close();
+        let end = self.path.poll_messages_end().map(Output::MessagesEnded);
+        self.out.extend(end);
         self.out.push_back(Output::Close(violation));
     }
 
@@ -273,6 +290,8 @@ impl Session {
             return None;
         }
         let datagram = self.path.poll_datagram(now);
+        let end = self.path.poll_messages_end().map(Output::MessagesEnded);
+        self.out.extend(end);
         self.drain_icmp();
         datagram
             .map(Output::Datagram)
@@ -299,6 +318,7 @@ impl Session {
             }),
             State::Up { .. } => {
                 self.path.handle_timeout(now);
+                self.drain_received();
                 self.drain_icmp();
             }
             State::Greeting { .. } | State::Asking | State::Closing => {}

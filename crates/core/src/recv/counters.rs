@@ -3,6 +3,8 @@
 //! The books close at every moment: `received` = `delivered` + `duplicates` + drops + `held`, counted in packs. A duplicate
 //! is one that the network made or the peer sent for want of our ACK; which of the two only the sender can tell (case B60).
 
+use std::ops::AddAssign;
+
 use serde::Serialize;
 
 use crate::drops::Drops;
@@ -34,6 +36,23 @@ pub struct ReceiveCounters {
     pub holds_expired: u64,
     /// ACKs handed out.
     pub acks: u64,
+}
+
+impl AddAssign for ReceiveCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.received_bytes += other.received_bytes;
+        self.delivered += other.delivered;
+        self.delivered_bytes += other.delivered_bytes;
+        self.deliveries += other.deliveries;
+        self.duplicates += other.duplicates;
+        self.held += other.held;
+        self.held_bytes += other.held_bytes;
+        self.skipped += other.skipped;
+        self.holds += other.holds;
+        self.holds_expired += other.holds_expired;
+        self.acks += other.acks;
+    }
 }
 
 impl ReceiveCounters {

@@ -37,6 +37,7 @@ pub mod fuzz;
 mod hold;
 mod sequence;
 mod skip;
+mod wiring;
 
 use quell_wire::frame::Lane;
 use quell_wire::registry::ErrorCode;

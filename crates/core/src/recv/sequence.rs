@@ -49,7 +49,7 @@ pub struct ReceiveSequence {
     pub(super) acks: AckPolicy,
     pub(super) skips: SkipBook,
     fragments: Fragments,
-    holds: Holds,
+    pub(super) holds: Holds,
     /// Numbers that are gone and may have freed others.
     pub(super) gone: VecDeque<(u64, u64)>,
     ready: VecDeque<Delivery>,

@@ -4,6 +4,8 @@
 //! in flight ([`SendCounters::unaccounted`]). A hand-over that was refused is
 //! taken back out of the sends, as it never happened.
 
+use std::ops::AddAssign;
+
 use serde::Serialize;
 
 use super::limits::Refusals;
@@ -64,6 +66,31 @@ pub struct SendCounters {
     pub skips: u64,
     /// PINGs that named this lane.
     pub probes: u64,
+}
+
+impl AddAssign for SendCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.acked += other.acked;
+        self.expired += other.expired;
+        self.too_large += other.too_large;
+        self.with_message += other.with_message;
+        self.dropped += other.dropped;
+        self.in_flight += other.in_flight;
+        self.refusals += other.refusals;
+        self.first_sends += other.first_sends;
+        self.first_bytes += other.first_bytes;
+        self.evidence_resends += other.evidence_resends;
+        self.silence_resends += other.silence_resends;
+        self.resent_bytes += other.resent_bytes;
+        self.cancelled += other.cancelled;
+        self.refused += other.refused;
+        self.denied += other.denied;
+        self.needless_resends += other.needless_resends;
+        self.network_duplicates += other.network_duplicates;
+        self.skips += other.skips;
+        self.probes += other.probes;
+    }
 }
 
 impl SendCounters {

@@ -5,6 +5,8 @@
 //! has made room. Numbers are checked first, then bytes, then the peer's credit,
 //! so that a reason names the bound nearest to us.
 
+use std::ops::AddAssign;
+
 use serde::Serialize;
 
 use crate::config::LaneConfig;
@@ -45,6 +47,16 @@ pub struct Refusals {
     pub ended: u64,
     /// [`Backpressure::TooLong`].
     pub too_long: u64,
+}
+
+impl AddAssign for Refusals {
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.credit += other.credit;
+        self.ended += other.ended;
+        self.too_long += other.too_long;
+    }
 }
 
 impl Refusals {

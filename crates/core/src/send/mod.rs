@@ -35,6 +35,7 @@
 //! | `resend_queue`, `byte_ring`, `tx_ring` | what is remembered |
 //! | `rack`, `rtt`, `silence` | when is a pack lost |
 //! | `limits`, `credit`, `skip`, `counters` | what may come in, what is owed, what happened |
+//! | `wiring` | what a path asks of its lanes |
 
 mod acks;
 mod byte_ring;
@@ -43,13 +44,14 @@ mod credit;
 mod limits;
 mod rack;
 mod resend_queue;
-mod rtt;
+pub(crate) mod rtt;
 mod sequence;
 mod silence;
 mod skip;
 mod timers;
 mod transmit;
 mod tx_ring;
+mod wiring;
 
 use std::time::Instant;
 

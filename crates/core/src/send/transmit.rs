@@ -26,9 +26,6 @@ pub struct Transmit<'a> {
     pub kind: Kind,
 }
 
-/// The largest `tx` that a frame is sized for: no lane comes near it.
-const TX_LEN_PROBE: u64 = 1 << 61;
-
 impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
     /// The kind and the longest frame of what [`SendSequence::poll_transmit`] would
     /// yield with enough room; packs that fit no datagram at all are given up here.
@@ -198,11 +195,11 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         Some(tx)
     }
 
-    /// Bytes of the frame of a pack, whatever its `tx`.
+    /// Bytes of the frame of a pack, were it sent next.
     fn frame_len(&self, number: u64, slot: &Slot) -> usize {
         let data = slot.len as usize;
         // Without data the length field takes its shortest form, one byte.
-        let probe = header(self.lane, number, slot, TX_LEN_PROBE);
+        let probe = header(self.lane, number, slot, self.ring.next());
         probe.header_len() - 1 + varint::len(data as u64) + data
     }
 

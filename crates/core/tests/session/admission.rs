@@ -38,6 +38,7 @@ fn an_unknown_key_is_refused_by_name_and_redials_ever_more_rarely() {
             | Event::Configure(..)
             | Event::Mtu(..)
             | Event::Notice(..)
+            | Event::MessagesEnded(..)
             | Event::Deliver(..)
             | Event::Close(..) => None,
         });
@@ -134,7 +135,7 @@ fn a_newer_connection_of_the_same_key_fences_the_older_and_keeps_its_address() {
 
     // The end of the ghost takes nothing from the newer one.
     provider.on_closed(older);
-    provider.on_carrier(id, facts(1_414));
+    provider.on_carrier(id, facts(1_414), now);
     provider.handle_packet(packet.clone(), now);
     assert_eq!(provider.poll_ready(), Some(id));
     assert_eq!(

@@ -76,6 +76,7 @@ pub(crate) fn closes(events: &[(Duration, Event)]) -> Vec<(End, Violation)> {
         | Event::Configure(..)
         | Event::Mtu(..)
         | Event::Notice(..)
+        | Event::MessagesEnded(..)
         | Event::Deliver(..)
         | Event::Refuse(..) => None,
     };
@@ -164,7 +165,7 @@ pub(crate) fn lone_client(now: Instant) -> Client {
 pub(crate) fn welcomed_client(welcome: Welcome, now: Instant) -> Client {
     let mut client = lone_client(now);
     client.on_connected(1, now);
-    client.on_carrier(1, facts(1_414));
+    client.on_carrier(1, facts(1_414), now);
     client.handle_control(1, &on_stream(&Control::Welcome(welcome)), now);
     client_outputs(&mut client, now);
     client

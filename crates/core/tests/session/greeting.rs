@@ -41,13 +41,13 @@ fn a_client_says_hello_and_is_up_with_the_welcome() {
     client.on_connected(1, t1);
     assert_eq!(client_outputs(&mut client, t1), [], "said twice");
 
-    client.on_carrier(1, facts(1_414));
+    client.on_carrier(1, facts(1_414), t1);
     let t2 = t1 + 50 * MS;
     client.handle_control(1, &on_stream(&Control::Welcome(welcome())), t2);
     let done = client_outputs(&mut client, t2);
     let [
         Output::Configure(addresses),
-        Output::Mtu(1_411),
+        Output::Mtu(1_399),
         Output::Notice(notice),
         Output::Datagram(datagram),
     ] = done.as_slice()
@@ -77,7 +77,7 @@ fn both_ends_come_up_after_two_round_trips_and_measure_the_third() {
             },
         ),
         (40, Event::Configure(0, addresses)),
-        (40, Event::Mtu(0, 1_411)),
+        (40, Event::Mtu(0, 1_399)),
         (40, Event::Notice(0, Notice::Up { failures_before: 0 })),
     ];
     assert_eq!(
@@ -209,7 +209,7 @@ fn provider_to(bytes: &[u8]) -> Vec<provider::Output> {
     let now = Instant::now();
     let mut provider = lone_provider(ProviderConfig::default(), "10.85.0.0/16");
     let id = provider.on_connection(key(1), now).unwrap();
-    provider.on_carrier(id, facts(1_414));
+    provider.on_carrier(id, facts(1_414), now);
     provider.handle_control(id, bytes, now);
     session_outputs(&mut provider, id, now)
 }

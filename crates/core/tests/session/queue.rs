@@ -104,35 +104,6 @@ fn a_packet_waits_a_hundred_milliseconds_and_no_longer() {
 }
 
 #[test]
-fn a_packet_that_is_being_cut_ages_like_any_other() {
-    let mut world = World::up(small_queue());
-    world.set_datagram_len_max(300);
-    world.set_carrier(Way::Both, |carrier| {
-        carrier.held = true;
-        carrier.cwnd_bytes = 1;
-    });
-    let packet = outwards(&world, 0, LEN);
-    world.inject(End::Client(0), packet);
-    let path = path_of(&world, End::Client(0));
-    assert_eq!(
-        (
-            path.counters.pieces_sent,
-            path.counters.in_flight,
-            path.queued_bytes
-        ),
-        (2, 1, 0)
-    );
-    world.run_for(100 * MS - NS);
-    assert_eq!(path_of(&world, End::Client(0)).counters.in_flight, 1);
-    world.run_for(NS);
-    let path = path_of(&world, End::Client(0));
-    assert_eq!(
-        (path.counters.in_flight, path.drops[DropReason::Aged]),
-        (0, 1)
-    );
-}
-
-#[test]
 fn nothing_waits_longer_than_its_age_under_tenfold_overload() {
     // case B62
     let mut world = World::up(WorldConfig::default());
@@ -243,7 +214,7 @@ fn an_end_that_was_not_drained_is_due_at_once() {
 }
 
 #[test]
-fn pieces_that_wait_when_a_session_ends_stay_in_the_books() {
+fn packs_that_wait_when_a_session_ends_stay_in_the_books() {
     // case B86
     let mut world = World::up(WorldConfig::default());
     world.set_datagram_len_max(700);
@@ -252,9 +223,14 @@ fn pieces_that_wait_when_a_session_ends_stay_in_the_books() {
     world.inject(End::Client(0), packet);
     // The first piece arrives; the second one waits for its pace when the connection breaks.
     world.run_for(11 * MS);
-    assert_eq!(path_of(&world, End::Provider).counters.pieces_in_flight, 1);
+    let flow = path_of(&world, End::Provider).flow;
+    assert_eq!((flow.receive.held, flow.receive.delivered), (1, 0));
     world.inject_datagram(0, End::Provider, vec![0x3f]);
-    let ended = world.provider_status().ended;
-    assert_eq!(ended.counters.pieces_received, 1);
-    assert_eq!(ended.piece_drops[DropReason::PathClosed], 1);
+    let ended = world.provider_status().ended.flow;
+    assert_eq!((ended.receive.received, ended.receive.held), (1, 0));
+    assert_eq!(ended.receive_drops[DropReason::PathClosed], 1);
+    world.run_for(S);
+    let ended = world.client_status(0).ended.flow.send;
+    assert_eq!((ended.accepted, ended.acked), (2, 0));
+    assert_eq!(ended.dropped[DropReason::PathClosed], 2);
 }

@@ -195,9 +195,9 @@ impl ClientEngine {
 
     async fn wait(&mut self) -> Event {
         let deadline = self.deadline();
-        let blocked = self.core.is_blocked();
+        let departures = self.core.awaits_departure();
         tokio::select! {
-            event = self.connection.event(&mut self.datagrams, blocked) => event,
+            event = self.connection.event(&mut self.datagrams, departures) => event,
             batch = self.inlet.receive(), if self.core.wants_packets() => Event::Tun(batch),
             request = self.requests.recv() => Event::Request(request),
             () = sleep_until(deadline) => Event::Timeout,
@@ -272,7 +272,7 @@ impl ClientEngine {
         let now = now();
         if let Connection::Up(connected) = &self.connection {
             match connected.link.facts() {
-                Some(facts) => self.core.on_carrier(self.attempt, facts),
+                Some(facts) => self.core.on_carrier(self.attempt, facts, now),
                 None => self.close(&Violation {
                     code: ErrorCode::WrongState,
                     words: "the provider takes no QUIC datagrams".to_owned(),
@@ -291,9 +291,10 @@ impl ClientEngine {
             Output::Control(bytes) => self.with_link(|link| link.send_control(bytes)),
             Output::Datagram(bytes) => {
                 self.settling.on_sent(now());
-                self.with_link(|link| link.send_datagram(bytes));
+                self.send_datagram(bytes);
             }
             Output::Deliver(packet) => self.outlet.push(packet),
+            Output::MessagesEnded(end) => warn!("no more messages to the provider: {end}"),
             Output::Configure(addresses) => self
                 .device
                 .send_modify(|state| state.addresses = Some(addresses)),
@@ -303,6 +304,18 @@ impl ClientEngine {
                 self.connection = Connection::Idle;
             }
             Output::Notice(notice) => log(&notice, &self.settings.remote),
+        }
+    }
+
+    fn send_datagram(&mut self, datagram: Bytes) {
+        let Connection::Up(connected) = &self.connection else {
+            return;
+        };
+        if !connected.link.send_datagram(datagram) {
+            self.core.on_refused(self.attempt, now());
+            if let Some(facts) = connected.link.facts() {
+                self.core.on_carrier(self.attempt, facts, now());
+            }
         }
     }
 

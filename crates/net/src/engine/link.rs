@@ -56,7 +56,7 @@ pub(super) enum LinkEvent {
     Control(Bytes),
     /// The peer ended its control stream.
     ControlEnded,
-    /// Something left the socket: there may be room.
+    /// Something left the socket: there may be room, and what left has its time.
     Departed,
     /// The connection is over, with the reason in words.
     Closed(String),
@@ -88,9 +88,9 @@ impl Link {
         }
     }
 
-    /// Waits for the next event; departures only while `blocked`. Datagrams are
+    /// Waits for the next event; departures only where they are `awaited`. Datagrams are
     /// appended to `datagrams`. Cancelling it loses nothing.
-    pub(super) async fn event(&mut self, datagrams: &mut Vec<Bytes>, blocked: bool) -> LinkEvent {
+    pub(super) async fn event(&mut self, datagrams: &mut Vec<Bytes>, awaited: bool) -> LinkEvent {
         tokio::select! {
             received = self.carrier.receive(datagrams) => match received {
                 Ok(()) => LinkEvent::Datagrams,
@@ -107,7 +107,7 @@ impl Link {
                     }
                 },
             },
-            () = self.watch.departed(), if blocked => LinkEvent::Departed,
+            () = self.watch.departed(), if awaited => LinkEvent::Departed,
         }
     }
 
@@ -116,10 +116,13 @@ impl Link {
         self.carrier.facts()
     }
 
-    pub(super) fn send_datagram(&self, datagram: Bytes) {
-        if !self.carrier.send(datagram) {
+    /// Hands a datagram over; whether QUIC took it.
+    pub(super) fn send_datagram(&self, datagram: Bytes) -> bool {
+        let taken = self.carrier.send(datagram);
+        if !taken {
             debug!("QUIC refused a datagram: the path shrank or the connection is over");
         }
+        taken
     }
 
     /// Writes a control message, or ends a connection whose peer reads none.

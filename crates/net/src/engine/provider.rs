@@ -24,7 +24,7 @@ use quell_wire::registry::ErrorCode;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::client::Device;
 use super::link::{self, Link, LinkEvent, Settling};
@@ -334,19 +334,19 @@ impl SessionTask {
     }
 
     async fn wait(&mut self) -> Event {
-        let (deadline, blocked) = {
+        let (deadline, departures) = {
             let core = self.shared.core.borrow();
             let core_due = core.poll_timeout(self.id).map(|(at, _)| at);
             let look = self.settling.borrow().next_look(now());
             let due = [core_due, look].into_iter().flatten().min();
-            (due, core.is_blocked(self.id))
+            (due, core.awaits_departure(self.id))
         };
         let connection = &self.connection;
         let link = &mut self.link;
         let datagrams = &mut self.datagrams;
         let link_event = async {
             match link {
-                Some(link) => Event::Link(link.event(datagrams, blocked).await),
+                Some(link) => Event::Link(link.event(datagrams, departures).await),
                 None => Event::Opened(connection.accept_bi().await),
             }
         };
@@ -390,7 +390,7 @@ impl SessionTask {
         let mut outlet = self.shared.outlet.borrow_mut();
         if let Some(link) = &self.link {
             match link.facts() {
-                Some(facts) => core.on_carrier(self.id, facts),
+                Some(facts) => core.on_carrier(self.id, facts, now),
                 None => return Some(no_datagrams()),
             }
         }
@@ -401,8 +401,14 @@ impl SessionTask {
                 (Output::Control(bytes), Some(link)) => link.send_control(bytes),
                 (Output::Datagram(bytes), Some(link)) => {
                     self.settling.borrow_mut().on_sent(now);
-                    link.send_datagram(bytes);
+                    if !link.send_datagram(bytes) {
+                        core.on_refused(self.id, now);
+                        if let Some(facts) = link.facts() {
+                            core.on_carrier(self.id, facts, now);
+                        }
+                    }
                 }
+                (Output::MessagesEnded(end), _) => warn!("no more messages to a client: {end}"),
                 (Output::Control(_) | Output::Datagram(_), None) => {
                     debug!("output before the control stream is open");
                 }

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::address::{Host, ServerAddress};
 use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
+use super::lanes::LanesSection;
 use super::{RoleFile, text};
 
 /// Most routes of one TUN: far above split-tunnel lists that people write, and
@@ -37,6 +38,9 @@ pub struct ClientFile {
     /// How packets are carried.
     #[serde(default)]
     pub transport: ClientTransport,
+    /// How what is acknowledged is carried.
+    #[serde(default)]
+    pub lanes: LanesSection,
     /// The control socket.
     #[serde(default)]
     pub control: ControlSection,
@@ -158,21 +162,6 @@ impl Default for ClientTransport {
 }
 
 impl ClientTransport {
-    /// The core's settings.
-    pub fn core(&self) -> ClientConfig {
-        ClientConfig {
-            path: PathConfig {
-                keepalive_interval: self.keepalive_interval,
-                dgram_age_max: self.dgram_age_max,
-                dgram_queue_bytes_max: self.dgram_queue_bytes_max,
-                ..PathConfig::default()
-            },
-            dial_timeout: self.dial_timeout,
-            reconnect_base: self.reconnect_base,
-            reconnect_max: self.reconnect_max,
-        }
-    }
-
     /// The settings of QUIC beneath.
     pub fn quic(&self) -> TransportSettings {
         TransportSettings {
@@ -194,8 +183,9 @@ impl ClientFile {
         config::number("tun.mtu_max", self.tun.mtu_max, 1280..=9000)?;
         check_routes(&self.tun.routes)?;
         self.check_route_loop()?;
-        self.transport.core().try_new()?;
+        self.core().try_new()?;
         let quic = self.transport.quic().try_new()?;
+        self.lanes.fits(quic.idle_timeout)?;
         if self.transport.keepalive_interval > quic.idle_timeout / 2 {
             return Err(ConfigError::new(
                 "transport.keepalive_interval",
@@ -226,6 +216,23 @@ impl ClientFile {
                 route,
                 format!("prefixes without the provider's own address {provider}"),
             )),
+        }
+    }
+
+    /// The core's settings.
+    pub fn core(&self) -> ClientConfig {
+        let transport = &self.transport;
+        ClientConfig {
+            path: PathConfig {
+                lanes: self.lanes.core(),
+                keepalive_interval: transport.keepalive_interval,
+                dgram_age_max: transport.dgram_age_max,
+                dgram_queue_bytes_max: transport.dgram_queue_bytes_max,
+                ..PathConfig::default()
+            },
+            dial_timeout: transport.dial_timeout,
+            reconnect_base: transport.reconnect_base,
+            reconnect_max: transport.reconnect_max,
         }
     }
 

@@ -38,6 +38,7 @@ mod client;
 mod common;
 mod error;
 mod key_file;
+mod lanes;
 mod provider;
 mod source;
 #[cfg(test)]
@@ -59,9 +60,11 @@ pub use client::{ClientFile, ClientTransport, ProviderPeer, TunSection};
 pub use common::{ControlSection, LogLevel, LogSection};
 pub use error::{LoadError, Place};
 pub use key_file::read_private_key;
+pub use lanes::LanesSection;
 pub use provider::{
     Addresses, ClientEntry, EgressKind, EgressSection, Limits, ProviderFile, ProviderTransport,
 };
+pub use quell_core::config::{LanesConfig, TcpLane};
 pub use quell_net::transport::TransportSettings;
 use source::Source;
 

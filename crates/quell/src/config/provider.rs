@@ -18,6 +18,7 @@ use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
 use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
+use super::lanes::LanesSection;
 use super::{RoleFile, text};
 
 /// Longest name of a client, in characters: a line of a table stays one line.
@@ -52,6 +53,9 @@ pub struct ProviderFile {
     /// How packets are carried.
     #[serde(default)]
     pub transport: ProviderTransport,
+    /// How what is acknowledged is carried.
+    #[serde(default)]
+    pub lanes: LanesSection,
     /// The control socket.
     #[serde(default)]
     pub control: ControlSection,
@@ -234,7 +238,8 @@ impl ProviderFile {
         interface_name("egress.tun_name", &self.egress.tun_name)?;
         config::number("egress.tun_mtu", self.egress.tun_mtu, 1280..=9000)?;
         self.core().try_new()?;
-        self.transport.quic().try_new()?;
+        let quic = self.transport.quic().try_new()?;
+        self.lanes.fits(quic.idle_timeout)?;
         Ok(self)
     }
 
@@ -242,6 +247,7 @@ impl ProviderFile {
     pub fn core(&self) -> ProviderConfig {
         ProviderConfig {
             path: PathConfig {
+                lanes: self.lanes.core(),
                 dgram_age_max: self.transport.dgram_age_max,
                 dgram_queue_bytes_max: self.transport.dgram_queue_bytes_max,
                 ..PathConfig::default()

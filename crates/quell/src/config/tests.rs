@@ -161,7 +161,7 @@ fn what_is_left_out_has_the_cores_defaults() {
         public(1)
     );
     let file = as_client(folder.load(minimal).unwrap());
-    assert_eq!(file.transport.core(), Default::default());
+    assert_eq!(file.core(), Default::default());
     assert_eq!(file.transport.quic(), Default::default());
     assert!(file.tun.routes.is_empty());
 
@@ -189,7 +189,7 @@ mtu_upper = 1453
 "#;
     let text = client().replace("keepalive_interval = \"20s\"\n", all);
     let file = as_client(folder.load(text).unwrap());
-    let core = file.transport.core();
+    let core = file.core();
     assert_eq!(core.path.keepalive_interval.as_secs(), 21);
     assert_eq!(core.path.dgram_age_max.as_millis(), 101);
     assert_eq!(core.path.dgram_queue_bytes_max, 1024 * 1024);

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use quell_core::config::TcpLane;
 use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
 use quell_wire::registry::SECRET_KEY_HRP;
@@ -47,6 +48,14 @@ impl Text for Duration {
 
     fn read(text: &str) -> Result<Self, String> {
         humantime_serde::re::humantime::parse_duration(text).map_err(|error| error.to_string())
+    }
+}
+
+impl Text for TcpLane {
+    const FORM: &'static str = r#""flow" or "dgram""#;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| "no lane for TCP".to_owned())
     }
 }
 

@@ -72,10 +72,10 @@ impl World {
         if direction.facts().backlog_bytes < before {
             let client = connection.client;
             let session = connection.live_session();
-            if to_provider && self.clients[client].core.is_blocked() {
+            if to_provider && self.clients[client].core.awaits_departure() {
                 self.touched.insert(End::Client(client));
             }
-            if !to_provider && session.is_some_and(|id| self.provider.is_blocked(id)) {
+            if !to_provider && session.is_some_and(|id| self.provider.awaits_departure(id)) {
                 self.touched_sessions.insert(number);
             }
         }

@@ -4,23 +4,23 @@
 //!
 //! | over one end | |
 //! |---|---|
-//! | accepted | = sent + dropped + in flight |
+//! | accepted | = sent + given to a lane + dropped + in flight |
+//! | of a lane | = acked + given up + dropped + in flight; and received = delivered + duplicate + dropped + held |
 //! | packets of the device | = those dropped before a path + those given to one |
-//! | datagrams sent, packets and pieces in them | = what the world parsed out of them |
+//! | datagrams sent, packets, packs, ACKs, SKIPs and PINGs in them | = what the world parsed out of them |
 //! | datagrams received | = came + none lost between |
 //! | received | = delivered + dropped |
-//! | pieces received | = used + dropped + waiting |
 //! | output | none is left after a drain |
 //!
 //! | over both ends, each way | |
 //! |---|---|
-//! | handed over | = arrived + lost + under way, in datagrams, packets and pieces |
+//! | handed over | = arrived + lost + under way, in datagrams, packets and packs |
 //! | the link | loses and copies as many as it says |
 //!
 //! Sums run over all sessions there were: a session that ends takes nothing out of the books.
 
 use quell_core::drops::Drops;
-use quell_core::path::PathBooks;
+use quell_core::path::{LaneBooks, PathBooks};
 
 use super::parcel::{Cargo, Fate};
 use super::{Connection, World};
@@ -55,11 +55,7 @@ impl World {
             let status = node.core.status(self.now);
             let mut books = status.ended;
             if let Some(path) = &status.path {
-                books += PathBooks {
-                    counters: path.counters,
-                    drops: path.drops,
-                    piece_drops: path.piece_drops,
-                };
+                books += path.books();
             }
             let said = Said {
                 books,
@@ -104,11 +100,7 @@ impl World {
             early_datagrams: status.early_datagrams,
         };
         for session in &status.sessions {
-            said.books += PathBooks {
-                counters: session.path.counters,
-                drops: session.path.drops,
-                piece_drops: session.path.piece_drops,
-            };
+            said.books += session.path.books();
             said.received_drops += session.received_drops;
             said.delivered += session.delivered;
         }
@@ -126,9 +118,9 @@ impl World {
             }
         };
         equal(
-            "accepted = sent + dropped + in flight",
+            "accepted = sent + given to a lane + dropped + in flight",
             c.accepted,
-            c.sent + said.books.drops.total() + c.in_flight,
+            c.sent + c.laned + said.books.drops.total() + c.in_flight,
         );
         equal("unaccounted", said.unaccounted.unsigned_abs(), 0);
         equal("packets handed in", said.packets, seen.packets);
@@ -140,12 +132,15 @@ impl World {
             ));
         }
         equal("datagrams sent", c.datagrams_sent, seen.handed.datagrams);
-        equal("pieces sent", c.pieces_sent, seen.handed.pieces);
-        equal(
-            "packets sent",
-            c.sent,
-            seen.handed.packets + seen.handed.last_pieces,
-        );
+        equal("packets sent", c.sent, seen.handed.packets);
+        let lanes = [&said.books.message, &said.books.flow];
+        let sum = |of: fn(&LaneBooks) -> u64| lanes.iter().map(|lane| of(lane)).sum::<u64>();
+        let sends = |lane: &LaneBooks| {
+            lane.send.first_sends + lane.send.evidence_resends + lane.send.silence_resends
+        };
+        equal("packs sent", sum(sends), seen.handed.packs);
+        equal("SKIPs sent", sum(|lane| lane.send.skips), seen.handed.skips);
+        equal("ACKs sent", sum(|lane| lane.receive.acks), seen.handed.acks);
         equal("PINGs sent", c.pings_sent, seen.handed.pings);
         equal(
             "datagrams received",
@@ -162,21 +157,11 @@ impl World {
             said.delivered + c.icmp_made,
             seen.delivered,
         );
-        let pieces = c.pieces_used + c.pieces_in_flight + said.books.piece_drops.total();
-        equal(
-            "pieces received = used + dropped + waiting",
-            c.pieces_received,
-            pieces,
-        );
         if !self.lied_to && said.early_datagrams == 0 {
-            equal("pieces received", c.pieces_received, seen.came.pieces);
-            let whole = c.received.checked_sub(seen.came.packets);
-            if whole.is_none_or(|whole| 2 * whole > c.pieces_used) {
-                self.fail(&format!(
-                    "{end}: {} packets out of {:?}",
-                    c.received, seen.came
-                ));
-            }
+            let received = sum(|lane| lane.receive.received);
+            equal("packs received", received, seen.came.packs);
+            let flow = said.books.flow.receive.deliveries;
+            equal("received", c.received, seen.came.packets + flow);
         }
     }
 
@@ -199,7 +184,7 @@ impl World {
             for (name, (sent, over)) in [
                 ("datagrams", parts(|cargo| cargo.datagrams)),
                 ("packets", parts(|cargo| cargo.packets)),
-                ("pieces", parts(|cargo| cargo.pieces)),
+                ("packs", parts(|cargo| cargo.packs)),
             ] {
                 if over > sent {
                     self.fail(&format!(
@@ -210,7 +195,7 @@ impl World {
         }
     }
 
-    /// Fails unless nothing is under way and everything that was sent arrived or was lost, in datagrams, packets and pieces.
+    /// Fails unless nothing is under way and everything that was sent arrived or was lost, in datagrams, packets and packs.
     pub fn expect_rest(&self) {
         for fate in self.fates() {
             let Fate {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use quell_core::config::{ClientConfig, ProviderConfig};
-use quell_core::path::Violation;
+use quell_core::path::{MessagesEnd, Violation};
 use quell_core::status::TunnelAddresses;
 
 use bytes::Bytes;
@@ -109,6 +109,8 @@ pub enum Event {
     Notice(usize, Notice),
     /// A packet was handed to the device of this end.
     Deliver(End, Bytes),
+    /// A session of this end carries no more messages to its peer.
+    MessagesEnded(End, MessagesEnd),
     /// This end closed a connection.
     Close(End, Violation),
     /// The provider refused a client's connection.

@@ -21,10 +21,12 @@ pub struct Cargo {
     pub bytes: u64,
     /// Whole packets: DGRAM frames.
     pub packets: u64,
-    /// Pieces of packets: PACK frames.
-    pub pieces: u64,
-    /// Pieces that are the last of their packet.
-    pub last_pieces: u64,
+    /// PACKs, resent ones included.
+    pub packs: u64,
+    /// ACKs.
+    pub acks: u64,
+    /// SKIPs.
+    pub skips: u64,
     /// PINGs.
     pub pings: u64,
     /// PONGs.
@@ -43,13 +45,11 @@ impl Cargo {
         for frame in Frames::new(datagram) {
             match frame {
                 Ok(Frame::Dgram(_)) => cargo.packets += 1,
-                Ok(Frame::Pack(pack)) => {
-                    cargo.pieces += 1;
-                    cargo.last_pieces += u64::from(pack.flags.last);
-                }
+                Ok(Frame::Pack(_)) => cargo.packs += 1,
+                Ok(Frame::Ack(_)) => cargo.acks += 1,
+                Ok(Frame::Skip(_)) => cargo.skips += 1,
                 Ok(Frame::Ping(_)) => cargo.pings += 1,
                 Ok(Frame::Pong(_)) => cargo.pongs += 1,
-                Ok(Frame::Ack(_) | Frame::Skip(_)) => {}
                 Err(_) => break,
             }
         }
@@ -62,8 +62,9 @@ impl AddAssign for Cargo {
         self.datagrams += other.datagrams;
         self.bytes += other.bytes;
         self.packets += other.packets;
-        self.pieces += other.pieces;
-        self.last_pieces += other.last_pieces;
+        self.packs += other.packs;
+        self.acks += other.acks;
+        self.skips += other.skips;
         self.pings += other.pings;
         self.pongs += other.pongs;
     }

@@ -62,15 +62,30 @@ impl World {
     }
 
     fn drain_client(&mut self, client: usize) {
+        for _ in 0..OUTPUTS_MAX {
+            self.tell_client(client);
+            let before = self.clients[client].seen.handed.datagrams;
+            self.drain_outputs(client);
+            // What left at once is looked at before anything else happens.
+            if self.clients[client].seen.handed.datagrams == before {
+                return;
+            }
+        }
+        self.fail("a client sends without end");
+    }
+
+    fn tell_client(&mut self, client: usize) {
         let now = self.now;
         let node = &mut self.clients[client];
-        if let Some(connection) = node
-            .connection
-            .and_then(|number| self.connections.get(&number))
-        {
-            node.core
-                .on_carrier(connection.attempt, connection.to_provider.facts());
+        let connection = node.connection.and_then(|n| self.connections.get(&n));
+        if let Some(connection) = connection {
+            let facts = connection.to_provider.facts();
+            node.core.on_carrier(connection.attempt, facts, now);
         }
+    }
+
+    fn drain_outputs(&mut self, client: usize) {
+        let now = self.now;
         for _ in 0..OUTPUTS_MAX {
             let Some(output) = self.clients[client].core.poll_output(now) else {
                 return;
@@ -98,6 +113,9 @@ impl World {
             multi::Output::Deliver(packet) => {
                 self.clients[client].seen.delivered += 1;
                 self.record(Event::Deliver(End::Client(client), packet));
+            }
+            multi::Output::MessagesEnded(end) => {
+                self.record(Event::MessagesEnded(End::Client(client), end));
             }
             multi::Output::Configure(addresses) => self.record(Event::Configure(client, addresses)),
             multi::Output::Mtu(mtu) => self.record(Event::Mtu(client, mtu)),
@@ -179,6 +197,17 @@ impl World {
     }
 
     fn drain_session(&mut self, number: u64) {
+        for _ in 0..OUTPUTS_MAX {
+            let before = self.provider_seen.handed.datagrams;
+            self.drain_session_outputs(number);
+            if self.provider_seen.handed.datagrams == before {
+                return;
+            }
+        }
+        self.fail("a session sends without end");
+    }
+
+    fn drain_session_outputs(&mut self, number: u64) {
         let now = self.now;
         for turn in 0..OUTPUTS_MAX {
             let Some(connection) = self
@@ -192,7 +221,8 @@ impl World {
                 return;
             };
             if turn == 0 {
-                self.provider.on_carrier(id, connection.to_client.facts());
+                self.provider
+                    .on_carrier(id, connection.to_client.facts(), now);
             }
             let Some(output) = self.provider.poll_output(id, now) else {
                 return;
@@ -209,6 +239,9 @@ impl World {
                 provider::Output::Deliver(packet) => {
                     self.provider_seen.delivered += 1;
                     self.record(Event::Deliver(End::Provider, packet));
+                }
+                provider::Output::MessagesEnded(end) => {
+                    self.record(Event::MessagesEnded(End::Provider, end));
                 }
                 provider::Output::Close(violation) => {
                     connection.to_client.close(

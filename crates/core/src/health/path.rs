@@ -1,0 +1,358 @@
+//! Does data make progress on this path (DESIGN §4: hush, stall, `data_dead`)?
+//!
+//! A path that does not answer must not be fed. Three waits, each longer than the
+//! one before, take away what it may carry:
+//!
+//! ```text
+//!            2 PTO without a frame        3 PTO and ≥ 1 s without progress
+//!   well ──────────────────────→ hushed ──────────────────────────→ stalled
+//!    ↑   any inbound frame          │                                  │ PONG, or anything acknowledged
+//!    └──────────────────────────────┴──────────────────────────────────┘
+//!                                            3 rounds of PONG without data ──→ dead
+//! ```
+//!
+//! *Hushed*: no first send and no DGRAM; the lanes' silence timers speak. *Stalled*:
+//! the lanes stop, only PINGs go, on a schedule of their own. Nothing is resent on a
+//! PONG: the acknowledgements beside it are the evidence.
+//!
+//! *Without a frame* and *without progress* are two clocks, because a path may
+//! answer and yet carry nothing. Both run only while something is unanswered that
+//! wants an answer (a pack or a PING) and begin when it *left*: an idle path is
+//! well, and waiting for the congestion window is not silence. A DGRAM wants no
+//! answer. A path that carries nothing else asks with a PING when nothing came for
+//! a while, and an overdue answer counts like a lane's silence.
+//!
+//! *Dead*: PINGs are answered, what is resent never arrives, three times over at
+//! least 3 s. The session is then worth nothing and its owner ends it.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::backoff::doubled;
+use crate::config::{LaneConfig, PathHealthConfig};
+use crate::path::Role;
+use crate::send::rtt::Rtt;
+
+/// How long a large round trip is remembered at least; twice that at most.
+const RTT_MEMORY: Duration = Duration::from_secs(10);
+
+/// What left the carrier's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departed {
+    /// A pack for the first time.
+    Pack,
+    /// A pack once more.
+    Resend,
+    /// A PING.
+    Ping,
+    /// Packets that nobody acknowledges.
+    Dgram,
+}
+
+/// What a path has to do about its health.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Send a PING.
+    pub(crate) ping: bool,
+    /// Stop the lanes.
+    pub(crate) pause: bool,
+    /// Let the lanes go on.
+    pub(crate) resume: bool,
+}
+
+#[derive(Debug)]
+struct Stall {
+    since: Instant,
+    next_ping: Instant,
+}
+
+/// The largest round trip of late, in two halves of [`RTT_MEMORY`].
+#[derive(Debug, Default)]
+struct RecentMax {
+    since: Option<Instant>,
+    current: Duration,
+    previous: Duration,
+}
+
+impl RecentMax {
+    fn note(&mut self, sample: Duration, now: Instant) {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= RTT_MEMORY {
+            self.previous = std::mem::take(&mut self.current);
+            self.since = Some(now);
+        }
+        self.current = self.current.max(sample);
+    }
+
+    fn get(&self) -> Duration {
+        self.current.max(self.previous)
+    }
+}
+
+/// Rounds in which the path answered and data did not arrive.
+#[derive(Debug, Default)]
+struct DeadRounds {
+    count: u32,
+    since: Option<Instant>,
+    /// Something was resent since the last round.
+    resent: bool,
+}
+
+/// The health of one path.
+#[derive(Debug)]
+pub(crate) struct PathHealth {
+    config: PathHealthConfig,
+    role: Role,
+    rng: SmallRng,
+    rtt: Rtt,
+    rtt_max: RecentMax,
+    interval_max: Duration,
+    /// Since when something unanswered has met no inbound frame.
+    unheard_since: Option<Instant>,
+    /// Since when something unanswered has met no progress.
+    stuck_since: Option<Instant>,
+    /// When the first DGRAM left after the last inbound frame.
+    dgram_since: Option<Instant>,
+    /// When the PING that is unanswered left.
+    ping_at: Option<Instant>,
+    /// A PING was asked for and has not left.
+    asking: bool,
+    /// PINGs in a row that met silence.
+    row: u32,
+    stall: Option<Stall>,
+    prompted_at: Option<Instant>,
+    dead: DeadRounds,
+    stalls: u64,
+}
+
+impl PathHealth {
+    pub(crate) fn new(config: PathHealthConfig, lane: &LaneConfig, role: Role, seed: u64) -> Self {
+        Self {
+            config,
+            role,
+            rng: SmallRng::seed_from_u64(seed),
+            rtt: Rtt::new(lane),
+            rtt_max: RecentMax::default(),
+            interval_max: lane.max_resend_interval,
+            unheard_since: None,
+            stuck_since: None,
+            dgram_since: None,
+            ping_at: None,
+            asking: false,
+            row: 0,
+            stall: None,
+            prompted_at: None,
+            dead: DeadRounds::default(),
+            stalls: 0,
+        }
+    }
+
+    // --- facts -----------------------------------------------------------
+
+    /// A round trip was measured, in which the peer says that it spent `delay`.
+    pub(crate) fn on_rtt(&mut self, latest: Duration, delay: Duration, now: Instant) {
+        self.rtt.sample(latest, delay);
+        self.rtt_max.note(latest, now);
+    }
+
+    /// Something left the carrier's queue.
+    pub(crate) fn on_departed(&mut self, what: Departed, now: Instant) {
+        match what {
+            Departed::Dgram => {
+                self.dgram_since.get_or_insert(now);
+                return;
+            }
+            Departed::Ping => {
+                self.ping_at = Some(now);
+                self.asking = false;
+            }
+            Departed::Resend => self.dead.resent = true,
+            Departed::Pack => {}
+        }
+        self.unheard_since.get_or_insert(now);
+        self.stuck_since.get_or_insert(now);
+    }
+
+    /// A frame came in; `unacked`: packs wait for an acknowledgement.
+    pub(crate) fn on_heard(&mut self, unacked: bool, now: Instant) -> Change {
+        self.dgram_since = None;
+        self.row = 0;
+        self.unheard_since = self.is_open(unacked).then_some(now);
+        Change {
+            ping: self.is_stalled() && self.prompt(now),
+            ..Change::default()
+        }
+    }
+
+    /// Something was acknowledged for the first time.
+    pub(crate) fn on_progress(&mut self, unacked: bool, now: Instant) -> Change {
+        // A PING that was lost is not waited for once its time is over.
+        if self.ping_at.is_some_and(|at| at + self.rtt.pto() <= now) {
+            self.ping_at = None;
+        }
+        self.dead = DeadRounds::default();
+        self.go_on(unacked, now)
+    }
+
+    /// The PING that was unanswered is answered.
+    pub(crate) fn on_pong(&mut self, unacked: bool, now: Instant) -> Change {
+        self.ping_at = None;
+        if !unacked {
+            self.dead = DeadRounds::default();
+        } else if std::mem::take(&mut self.dead.resent) {
+            self.dead.count = self.dead.count.saturating_add(1);
+            self.dead.since.get_or_insert(now);
+        }
+        if !unacked || self.is_stalled() {
+            return self.go_on(unacked, now);
+        }
+        Change::default()
+    }
+
+    fn go_on(&mut self, unacked: bool, now: Instant) -> Change {
+        self.stuck_since = self.is_open(unacked).then_some(now);
+        self.unheard_since = self.stuck_since;
+        Change {
+            resume: self.stall.take().is_some(),
+            ..Change::default()
+        }
+    }
+
+    /// Whether something is unanswered that wants an answer.
+    fn is_open(&self, unacked: bool) -> bool {
+        unacked || self.ping_at.is_some()
+    }
+
+    /// The user has a packet to send, or the network changed: worth a question, now and then.
+    pub(crate) fn on_demand(&mut self, now: Instant) -> Change {
+        Change {
+            ping: self.is_stalled() && self.prompt(now),
+            ..Change::default()
+        }
+    }
+
+    fn prompt(&mut self, now: Instant) -> bool {
+        let rests = |at: Instant| now.saturating_duration_since(at) < self.config.prompted_ping_min;
+        if self.prompted_at.is_some_and(rests) {
+            return false;
+        }
+        self.prompted_at = Some(now);
+        true
+    }
+
+    // --- answers ---------------------------------------------------------
+
+    /// Whether nothing may be sent for the first time.
+    pub(crate) fn is_hushed(&self, now: Instant) -> bool {
+        self.is_stalled() || self.hushed_at().is_some_and(|at| at <= now)
+    }
+
+    fn hushed_at(&self) -> Option<Instant> {
+        let wait = self.rtt.pto().saturating_mul(self.config.hush_ptos);
+        self.unheard_since?.checked_add(wait)
+    }
+
+    /// Whether nothing but PINGs and answers may be sent.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stall.is_some()
+    }
+
+    /// Whether the path answers and yet carries no data.
+    pub(crate) fn is_dead(&self, now: Instant) -> bool {
+        let long = |since| now.saturating_duration_since(since) >= self.config.data_dead_time_min;
+        self.dead.count >= self.config.data_dead_rounds && self.dead.since.is_some_and(long)
+    }
+
+    /// The smoothed round trip, once there is a sample.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// Stalls so far.
+    pub(crate) fn stalls(&self) -> u64 {
+        self.stalls
+    }
+
+    // --- time ------------------------------------------------------------
+
+    fn stalls_at(&self) -> Option<Instant> {
+        if self.is_stalled() {
+            return None;
+        }
+        let wait = self.rtt.pto().saturating_mul(self.config.stall_ptos);
+        let wait = wait
+            .max(self.config.stall_time_min)
+            .max(self.rtt_max.get().saturating_mul(2));
+        self.stuck_since?.checked_add(wait)
+    }
+
+    /// When a path whose lanes have nothing to ask with asks with a PING.
+    fn asks_at(&self, unacked: bool) -> Option<Instant> {
+        if unacked || self.asking || self.is_stalled() {
+            return None;
+        }
+        let pto = self.rtt.pto();
+        if let Some(at) = self.ping_at {
+            return at.checked_add(doubled(pto, self.row, self.interval_max.max(pto)));
+        }
+        self.dgram_since?
+            .checked_add(self.config.ask_after_min.max(pto))
+    }
+
+    /// When to call [`PathHealth::handle_timeout`], and why.
+    pub(crate) fn poll_timeout(&self, unacked: bool) -> Option<(Instant, &'static str)> {
+        let timers = [
+            (self.stalls_at(), "stall"),
+            (self.asks_at(unacked), "ask"),
+            (self.stall.as_ref().map(|stall| stall.next_ping), "stalled"),
+        ];
+        let due = |(at, why): (Option<Instant>, &'static str)| at.map(|at| (at, why));
+        timers.into_iter().filter_map(due).min_by_key(|(at, _)| *at)
+    }
+
+    /// Does what is due at `now`.
+    pub(crate) fn handle_timeout(&mut self, unacked: bool, now: Instant) -> Change {
+        let mut change = Change::default();
+        if self.asks_at(unacked).is_some_and(|at| at <= now) {
+            if self.ping_at.is_some() {
+                self.row = self.row.saturating_add(1);
+            }
+            self.asking = true;
+            change.ping = true;
+        }
+        if self.stalls_at().is_some_and(|at| at <= now) {
+            self.stalls += 1;
+            let next_ping = now + self.ping_wait(now, now);
+            self.stall = Some(Stall {
+                since: now,
+                next_ping,
+            });
+            change.pause = true;
+        }
+        if let Some(stall) = self.stall.as_ref().filter(|stall| stall.next_ping <= now) {
+            let wait = {
+                let since = stall.since;
+                self.ping_wait(since, now)
+            };
+            if let Some(stall) = &mut self.stall {
+                stall.next_ping = now + wait;
+            }
+            change.ping = true;
+        }
+        change
+    }
+
+    fn ping_wait(&mut self, since: Instant, now: Instant) -> Duration {
+        let eager = now.saturating_duration_since(since) < self.config.stalled_ping_eager;
+        if self.role == Role::Provider || !eager {
+            return self.config.stalled_ping_lazy;
+        }
+        let (low, high) = (self.config.stalled_ping_min, self.config.stalled_ping_max);
+        low + high.saturating_sub(low).mul_f64(self.rng.random())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What the local device gives: which lane it takes, and whether there is room.
+//!
+//! ```text
+//! packet ─┬─ larger than the MTU ──→ told, or fragmented ──┐
+//!         ├─ TCP, and TCP takes the flow lane ──→ flow lane │ each fragment anew
+//!         └─ the rest ─┬─ fits a datagram ──→ dgram queue ←─┘
+//!                      └─ 1,280 bytes at most ──→ pieces, flow lane, unordered
+//! ```
+//!
+//! A queue that a TCP can fill, it fills; so what waits in the flow lane for its
+//! first send is bounded by *time*, at the rate that the path has at the moment.
+//! The packet that would wait longer is dropped, and its TCP learns what a router's
+//! queue would have taught it. Only where the whole window leaves within that time
+//! does the device wait instead ([`Path::is_full_for`]): the bottleneck is this
+//! machine then, and nobody's packets wait long.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use quell_packet::{FlowKey, IpPacket, protocol};
+use quell_wire::frame::Lane;
+
+use super::Path;
+use super::cut::{FRAGMENTS_MAX, cut};
+use crate::config::TcpLane;
+use crate::drops::DropReason;
+
+/// Datagrams that may wait in the flow lane on any path, however slow: the first
+/// flight of a TCP (RFC 6928) and some acknowledgements.
+const FLOW_WAIT_DATAGRAMS_MIN: usize = 16;
+
+impl Path {
+    /// Takes a packet of the local device. Every outcome is counted.
+    pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
+        self.now = now;
+        self.drained = false;
+        self.counters.accepted += 1;
+        let change = self.health.on_demand(now);
+        self.apply(change, now);
+        if packet.len() > usize::from(self.inner_mtu()) {
+            self.handle_oversize(&packet, now);
+        } else {
+            self.route(packet, now);
+        }
+    }
+
+    /// Queues a packet that the path carries.
+    pub(super) fn route(&mut self, packet: Bytes, now: Instant) {
+        let flow = self.config.lanes.tcp == TcpLane::Flow;
+        match IpPacket::parse(&packet) {
+            Ok(view) if flow && view.protocol() == protocol::TCP => {
+                let key = FlowKey::of(&view);
+                self.queue_flow(&packet, Some(key));
+                self.remember_large(packet);
+            }
+            Ok(_) | Err(_) => self.queue_dgram(packet, now),
+        }
+    }
+
+    fn queue_dgram(&mut self, packet: Bytes, now: Instant) {
+        if self.health.is_stalled() {
+            self.drops.count(DropReason::PathStalled);
+        } else if packet.len() > self.dgram_payload_len_max() {
+            self.queue_pieces(&packet);
+        } else if self.queue.push(packet, now).is_err() {
+            self.drops.count(DropReason::QueueFull);
+        }
+    }
+
+    /// Queues a packet without acknowledgement that crosses in pieces only.
+    pub(super) fn queue_pieces(&mut self, packet: &Bytes) {
+        self.queue_flow(packet, None);
+    }
+
+    /// Queues a packet in the flow lane, in the order of `flow` or in none.
+    fn queue_flow(&mut self, packet: &Bytes, flow: Option<FlowKey>) {
+        let Some(cut) = cut(packet.len(), self.pack_payload_len_max(), FRAGMENTS_MAX) else {
+            self.drops.count(DropReason::TooBig);
+            return;
+        };
+        let waiting = self.lanes.waiting_bytes(Lane::FLOW);
+        if waiting + packet.len() > self.flow_wait_bytes_max() {
+            self.drops.count(DropReason::QueueFull);
+            return;
+        }
+        let order = &mut self.order;
+        let dep = |first, end| flow.map_or(0, |key| order.enter(key, first, end));
+        let taken = self
+            .lanes
+            .accept(Lane::FLOW, packet, cut, (flow.is_none(), dep));
+        match taken {
+            Ok(()) => {
+                self.counters.laned += 1;
+                self.counters.laned_bytes += packet.len() as u64;
+            }
+            Err(_) => {
+                self.drops.count(DropReason::QueueFull);
+                self.ask_for_credit();
+            }
+        }
+    }
+
+    /// A lane that waits for credit with nothing on its way asks for it.
+    pub(super) fn ask_for_credit(&mut self) {
+        if self.lanes.is_starved() && !self.liveness.is_asking() {
+            self.liveness.want_ping();
+        }
+    }
+
+    /// Most bytes that may wait in the flow lane for their first send.
+    fn flow_wait_bytes_max(&self) -> usize {
+        let floor = FLOW_WAIT_DATAGRAMS_MIN * self.carrier.datagram_len_max();
+        self.carrier
+            .bytes_in(self.config.lanes.flow_wait_max)
+            .max(floor)
+    }
+
+    /// Whether the device should wait: a packet of `len_bytes` finds no room, and
+    /// what stands in its way is gone soon.
+    pub fn is_full_for(&self, len_bytes: usize) -> bool {
+        if self.queue.is_full_for(len_bytes) {
+            return true;
+        }
+        let window = self.config.lanes.send.window_bytes;
+        let fast = self.carrier.bytes_in(self.config.lanes.flow_wait_max) >= window;
+        let flow = &self.lanes.send[Lane::FLOW.index()];
+        fast && !self.health.is_stalled() && flow.admits(1, len_bytes).is_err()
+    }
+}

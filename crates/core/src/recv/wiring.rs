@@ -1,0 +1,20 @@
+//! What a path asks of its lanes beyond receiving and acknowledging.
+
+use std::time::Instant;
+
+use super::ReceiveSequence;
+
+impl ReceiveSequence {
+    /// Whether an ACK is to leave at `now`.
+    #[must_use]
+    pub fn is_ack_due(&self, now: Instant) -> bool {
+        self.acks.is_due(now)
+    }
+
+    /// When a packet that is held is released at the latest. A carrier without
+    /// room delays ACKs, but not this.
+    #[must_use]
+    pub fn poll_hold(&self) -> Option<Instant> {
+        self.holds.deadline()
+    }
+}
