@@ -29,6 +29,7 @@
 
 pub mod bucket;
 pub mod config;
+pub mod congestion;
 pub mod drops;
 mod greeting;
 pub mod health;
