@@ -7,9 +7,11 @@
 //! | `carrier` | the seam to QUIC: batches of datagrams |
 //! | `socket` | our UDP socket under quinn: it counts and it forgives |
 //! | `endpoint`, [`transport`] | QUIC's settings |
+//! | `congestion` | quinn's Cubic with the core's loss floor under it |
 //! | [`identity`], `tls` | one Ed25519 key a peer, raw public keys both ways |
 
 mod carrier;
+mod congestion;
 pub mod endpoint;
 pub mod engine;
 mod error;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::congestion::CubicConfig;
 use quinn::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use quell_core::config::{self, ConfigError};
 
+use crate::congestion::FlooredConfig;
 use crate::error::NetError;
 
 /// Bytes of datagrams that quinn may hold for sending. The core hands over far
@@ -122,7 +122,7 @@ impl TransportSettings {
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .stream_receive_window(VarInt::from_u32(CONTROL_STREAM_BYTES))
             .receive_window(VarInt::from_u32(CONTROL_STREAM_BYTES))
-            .congestion_controller_factory(Arc::new(CubicConfig::default()));
+            .congestion_controller_factory(Arc::new(FlooredConfig::default()));
         Ok(Arc::new(config))
     }
 }
