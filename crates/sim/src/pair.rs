@@ -175,7 +175,8 @@ impl World {
             self.config.client_mtu_max,
             seed,
             self.now,
-        );
+        )
+        .with_signal(self.config.signal.clone());
         self.clients.push(Node {
             core,
             key: PublicKey([key_tag; 32]),
@@ -401,6 +402,7 @@ fn new_provider(config: &WorldConfig, incarnation: u64) -> Provider {
         config.provider_mtu_max,
         seed,
     )
+    .with_signal(config.signal.clone())
 }
 
 fn add_link(sum: &mut LinkCounters, link: LinkCounters) {

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use quell_core::config::{ClientConfig, ProviderConfig};
+use quell_core::health::Signal;
 use quell_core::path::{MessagesEnd, Violation};
 use quell_core::status::TunnelAddresses;
 
@@ -37,6 +38,8 @@ pub struct WorldConfig {
     pub to_provider: CarrierConfig,
     /// From the provider to the clients.
     pub to_client: CarrierConfig,
+    /// What all ends are told of the control plane.
+    pub signal: Signal,
     /// QUIC's idle timeout at both ends: an end that hears nothing for so long is closed without a word.
     pub idle_timeout: Duration,
 }
@@ -54,6 +57,7 @@ impl Default for WorldConfig {
             provider_mtu_max: 1_500,
             to_provider: CarrierConfig::default(),
             to_client: CarrierConfig::default(),
+            signal: Signal::default(),
             // `ack_timeout` + 15 s (DESIGN §4).
             idle_timeout: Duration::from_secs(75),
         }

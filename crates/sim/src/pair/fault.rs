@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quell_core::provider::SessionId;
+use quell_core::send::Backpressure;
 use quell_wire::registry::ErrorCode;
 
 use super::books::Seen;
@@ -79,6 +80,54 @@ impl World {
         }
         self.settle();
         true
+    }
+
+    /// A message of the client, or of the provider to it.
+    ///
+    /// # Errors
+    /// The bound that is in the way; `Ended` also without a session.
+    pub fn send_message(
+        &mut self,
+        client: usize,
+        from: End,
+        message: &[u8],
+    ) -> Result<(), Backpressure> {
+        let now = self.now;
+        let taken = match from {
+            End::Client(client) => {
+                self.touched.insert(from);
+                self.clients[client].core.send_message(message, now)
+            }
+            End::Provider => {
+                let Some((number, _, Some(id))) = self.current(client) else {
+                    return Err(Backpressure::Ended);
+                };
+                self.touched_sessions.insert(number);
+                self.provider.send_message(id, message, now)
+            }
+        };
+        self.settle();
+        taken
+    }
+
+    /// The messages that wait at the client, or at the provider from it.
+    pub fn take_messages(&mut self, client: usize, at: End) -> Vec<Bytes> {
+        let mut messages = Vec::new();
+        match (at, self.current(client)) {
+            (End::Client(client), _) => {
+                self.touched.insert(at);
+                let core = &mut self.clients[client].core;
+                messages.extend(std::iter::from_fn(|| core.poll_message()));
+            }
+            (End::Provider, Some((number, _, Some(id)))) => {
+                self.touched_sessions.insert(number);
+                let provider = &mut self.provider;
+                messages.extend(std::iter::from_fn(|| provider.poll_message(id)));
+            }
+            (End::Provider, _) => {}
+        }
+        self.settle();
+        messages
     }
 
     /// The client's connection, its dial, and its session where the provider still has it.

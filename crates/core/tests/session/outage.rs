@@ -1,0 +1,181 @@
+//! Paths that stop answering: what is still sent, and how they come back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quell_core::drops::DropReason;
+use quell_packet::build::{Header, Segment};
+use quell_sim::pair::{End, Way, World, WorldConfig};
+use quell_wire::registry::ErrorCode;
+
+use crate::common::*;
+
+fn tcp(world: &World, place: u32, len: usize) -> Bytes {
+    let fields = Segment {
+        sequence: place,
+        ..Segment::default()
+    };
+    Header::new(inner(world, 0).0, ip(WORLD_V4))
+        .tcp(1, 443, &fields, &vec![0; len - 40])
+        .into()
+}
+
+/// A world whose round trip is well measured.
+fn warm() -> World {
+    let mut world = World::up(WorldConfig::default());
+    for place in 0..200 {
+        let packet = tcp(&world, place, 200);
+        world.inject(End::Client(0), packet);
+        world.run_for(10 * MS);
+    }
+    world.run_for(S);
+    world.take_events();
+    world
+}
+
+fn sent(world: &World) -> (u64, u64) {
+    let sent = world.fates()[0].sent;
+    (sent.datagrams, sent.bytes)
+}
+
+/// TCP and UDP from the client for this long, a packet of each every 10 ms.
+fn offer(world: &mut World, from: u32, time: Duration) {
+    for step in 0..(time.as_millis() / 10) as u32 {
+        let packets = [tcp(world, from + step, 1_000), outwards(world, 0, 1_000)];
+        packets
+            .into_iter()
+            .for_each(|packet| world.inject(End::Client(0), packet));
+        world.run_for(10 * MS);
+    }
+}
+
+#[test]
+fn a_cut_costs_next_to_nothing_after_its_first_second_and_all_that_was_taken_arrives() {
+    //
+    let mut world = warm();
+    world.set_blackhole(Way::Both, true);
+    let begin = sent(&world);
+    offer(&mut world, 1_000, S);
+    let second = sent(&world);
+    assert!(second.1 - begin.1 <= 49_152, "{} bytes", second.1 - begin.1);
+    offer(&mut world, 1_100, 29 * S);
+    let end = sent(&world);
+    assert!(end.1 - second.1 <= 8_192, "{} bytes", end.1 - second.1);
+    let path = world.client_status(0).path.unwrap();
+    assert_eq!((path.stalled, path.counters.stalls), (true, 1));
+    assert!(path.drops[DropReason::PathStalled] > 2_000);
+
+    let taken = path.flow.send.accepted;
+    let before = world.provider_status().sessions[0].path.flow.receive.delivered;
+    world.take_events();
+    world.set_blackhole(Way::Both, false);
+    // A question at the latest every 800 ms, a round trip for the evidence, one for the data.
+    world.run_for(800 * MS + 100 * MS);
+    assert!(!world.client_status(0).path.unwrap().stalled);
+    assert!(!world.take_delivered(End::Provider).is_empty());
+    world.run_for(2 * S);
+    let receive = world.provider_status().sessions[0].path.flow.receive;
+    assert_eq!(receive.delivered, taken, "{before} before");
+    let send = world.client_status(0).path.unwrap().flow.send;
+    assert_eq!((send.in_flight, send.given_up()), (0, 0));
+}
+
+#[test]
+fn an_idle_path_that_is_cut_asks_at_its_keepalive_and_is_stalled_a_second_later() {
+    let mut world = warm();
+    world.set_blackhole(Way::Both, true);
+    world.run_for(18 * S);
+    assert!(!world.client_status(0).path.unwrap().stalled);
+    world.run_for(4 * S);
+    assert!(world.client_status(0).path.unwrap().stalled);
+    world.set_blackhole(Way::Both, false);
+    world.run_for(S);
+    assert!(!world.client_status(0).path.unwrap().stalled);
+}
+
+#[test]
+fn packets_that_are_not_acknowledged_alone_make_a_dead_path_known() {
+    let mut world = warm();
+    world.set_blackhole(Way::Both, true);
+    for _ in 0..300 {
+        let packet = outwards(&world, 0, 500);
+        world.inject(End::Client(0), packet);
+        world.run_for(10 * MS);
+    }
+    let path = world.client_status(0).path.unwrap();
+    assert!(path.stalled);
+    // A quarter of a second until the question, two timeouts (of 50 ms at least) until the hush.
+    let sent = path.counters.sent;
+    assert!((25..=45).contains(&sent), "{sent} of 300");
+}
+
+#[test]
+fn while_one_way_alone_is_cut_nothing_is_lost_and_nobody_storms() {
+    for way in [Way::ToProvider, Way::ToClient] {
+        let mut world = warm();
+        world.set_blackhole(way, true);
+        let begin = sent(&world);
+        offer(&mut world, 1_000, 20 * S);
+        let bytes = sent(&world).1 - begin.1;
+        assert!(bytes <= 60_000, "{way:?}: {bytes}");
+        world.set_blackhole(way, false);
+        world.run_for(4 * S);
+        let send = world.client_status(0).path.unwrap().flow.send;
+        assert_eq!((send.in_flight, send.given_up()), (0, 0), "{way:?}");
+        let receive = world.provider_status().sessions[0].path.flow.receive;
+        assert_eq!(receive.delivered, send.accepted, "{way:?}");
+    }
+}
+
+#[test]
+fn a_path_that_answers_and_carries_nothing_is_given_up_within_seconds() {
+    let mut world = warm();
+    // PINGs pass, packets of 1,000 bytes do not.
+    world.set_carrier(Way::Both, |carrier| carrier.link.mtu = Some(300));
+    for place in 0..5 {
+        let packet = tcp(&world, place, 1_000);
+        world.inject(End::Client(0), packet);
+    }
+    world.run_for(2 * S);
+    assert_eq!(closes(&world.take_events()), []);
+    world.run_for(13 * S);
+    let closed = closes(&world.take_events());
+    assert_eq!(closed.len(), 1, "{closed:?}");
+    assert_eq!(closed[0].0, End::Client(0));
+    assert_eq!(closed[0].1.code, ErrorCode::Idle);
+    assert_eq!(closed[0].1.words, "the path answers, but nothing that is sent arrives");
+}
+
+#[test]
+fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
+    let mut config = WorldConfig::default();
+    // QUIC's own end is not what is tested here.
+    config.idle_timeout = Duration::from_secs(200_000);
+    let mut world = World::up(config);
+    world.set_blackhole(Way::Both, true);
+    let mut most = (0, 0);
+    for hour in 0..24 * 60 {
+        for place in 0..20 {
+            let packets = [tcp(&world, hour * 20 + place, 1_000), outwards(&world, 0, 1_000)];
+            packets
+                .into_iter()
+                .for_each(|packet| world.inject(End::Client(0), packet));
+        }
+        world.run_for(60 * S);
+        let path = world.client_status(0).path.unwrap();
+        let now = (path.flow.send.in_flight, path.queued_bytes);
+        if hour < 3 {
+            most = (most.0.max(now.0), most.1.max(now.1));
+        }
+        assert!(now.0 <= most.0 && now.1 <= most.1, "{now:?} in minute {hour}, {most:?}");
+    }
+    world.set_blackhole(Way::Both, false);
+    world.run_for(70 * S);
+    let send = world.client_status(0).path.unwrap().flow.send;
+    assert_eq!(send.in_flight, 0);
+    assert_eq!(send.accepted, send.acked + send.given_up());
+    let packet = outwards(&world, 0, 100);
+    world.inject(End::Client(0), packet.clone());
+    world.run_for(S);
+    assert!(world.take_delivered(End::Provider).contains(&packet));
+}
