@@ -1,0 +1,157 @@
+//! At steady state a pack costs no allocation, at either end of a lane.
+//!
+//! Rings grow to the lane's high-water mark and stay; what is measured begins after they have. A pack's payload is copied
+//! into the sender's ring and leaves the receiver as a slice of its datagram, an ACK stands in an array. What may allocate
+//! is a packet that waits at the receiver, held or in pieces: it must own its bytes, or it would pin its datagram.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quell_core::config::LaneConfig;
+use quell_core::config::receive::ReceiveConfig;
+use quell_core::recv::ReceiveSequence;
+use quell_core::send::{AlwaysHealthy, Delivery, SendSequence, Unlimited};
+use quell_wire::frame::{Credit, Frame, Frames, Lane, Pack, PackFlags};
+
+const PACK_BYTES: usize = 200;
+/// Time between two packs.
+const GAP: Duration = Duration::from_micros(10);
+/// Packs that are measured.
+const PACKS: u64 = 20_000;
+
+/// Both ends, with as many packs under way as a test wants.
+struct Ends {
+    sender: SendSequence<Unlimited, AlwaysHealthy>,
+    receiver: ReceiveSequence,
+    payload: Bytes,
+    /// Number and `tx` of what is under way.
+    way: VecDeque<(u64, u64)>,
+    ack: Vec<u8>,
+    now: Instant,
+    /// Each how-manieth first send is lost; 0 for none.
+    lost_each: u64,
+    delivered: u64,
+}
+
+impl Ends {
+    fn new(lost_each: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            sender: SendSequence::new(
+                Lane::FLOW,
+                Delivery::Skipping,
+                LaneConfig::default().try_new().unwrap(),
+                Credit::FIRST,
+                (Unlimited, AlwaysHealthy),
+                1,
+            ),
+            receiver: ReceiveSequence::new(
+                Lane::FLOW,
+                ReceiveConfig::default().try_new().unwrap(),
+                now,
+            ),
+            payload: vec![7; PACK_BYTES].into(),
+            way: VecDeque::with_capacity(3 * 8_192),
+            ack: Vec::with_capacity(2_048),
+            now,
+            lost_each,
+            delivered: 0,
+        }
+    }
+
+    /// Sends what may be sent; the oldest arrives where more than `in_flight` are under way.
+    fn step(&mut self, in_flight: usize) {
+        self.now += GAP;
+        self.sender.handle_timeout(self.now);
+        let _ = self.sender.accept(PackFlags::WHOLE, 0, &self.payload);
+        while let Some(transmit) = self.sender.poll_transmit(1_200, self.now) {
+            let (number, tx) = (transmit.pack.number, transmit.pack.tx);
+            let is_first = transmit.kind == quell_core::send::Kind::First;
+            self.sender.on_departed(tx, self.now);
+            let is_lost = is_first && self.lost_each > 0 && number % self.lost_each == 0;
+            if !is_lost {
+                self.way.push_back((number, tx));
+            }
+        }
+        if self.way.len() >= in_flight
+            && let Some((number, tx)) = self.way.pop_front()
+        {
+            self.arrive(number, tx);
+        }
+        self.answer();
+    }
+
+    fn arrive(&mut self, number: u64, tx: u64) {
+        let pack = Pack {
+            lane: Lane::FLOW,
+            number,
+            tx,
+            flags: PackFlags::WHOLE,
+            dep: 0,
+            data: &self.payload,
+        };
+        let data = self.payload.clone();
+        self.receiver.handle_pack(&pack, data, self.now).unwrap();
+        while self.receiver.poll_deliver().is_some() {
+            self.delivered += 1;
+        }
+    }
+
+    fn answer(&mut self) {
+        self.receiver.handle_timeout(self.now);
+        let Some(ack) = self.receiver.poll_ack(1_200, self.now) else {
+            return;
+        };
+        self.ack.clear();
+        ack.write(&mut self.ack);
+        for frame in Frames::new(&self.ack) {
+            if let Ok(Frame::Ack(ack)) = frame {
+                self.sender.handle_ack(&ack, self.now).unwrap();
+            }
+        }
+    }
+}
+
+/// Allocations of `PACKS` steps, after as many as it takes to have seen every number of the bitmap twice.
+fn allocations(in_flight: usize, lost_each: u64) -> (u64, u64) {
+    let mut lane = Ends::new(lost_each);
+    for _ in 0..3 * 8_192 {
+        lane.step(in_flight);
+    }
+    let before = lane.delivered;
+    let info = allocation_counter::measure(|| {
+        for _ in 0..PACKS {
+            lane.step(in_flight);
+        }
+    });
+    (info.count_total, lane.delivered - before)
+}
+
+#[test]
+fn in_order_nothing_is_allocated_at_any_depth() {
+    for in_flight in [1, 10, 100, 1_000, 8_000] {
+        let (count, delivered) = allocations(in_flight, 0);
+        assert_eq!(count, 0, "{in_flight} in flight");
+        assert!(delivered > PACKS / 2, "{delivered} packs came out");
+    }
+}
+
+#[test]
+fn with_losses_and_resends_nothing_is_allocated_either() {
+    for in_flight in [10, 100, 1_000] {
+        let (count, delivered) = allocations(in_flight, 20);
+        assert_eq!(count, 0, "{in_flight} in flight");
+        assert!(delivered > PACKS / 2, "{delivered} packs came out");
+    }
+}
+
+#[test]
+fn what_allocates_is_counted() {
+    let info = allocation_counter::measure(|| drop(vec![1_u8; 100]));
+    assert_eq!(info.count_total, 1);
+    let mut lane = Ends::new(0);
+    let first = allocation_counter::measure(|| (0..100).for_each(|_| lane.step(10)));
+    assert!(first.count_total > 0, "the rings grow in the beginning");
+}
