@@ -11,7 +11,7 @@
 //! - an ACK says what came, and grants what was released.
 //!
 //! After a lie that was believed the contents are nobody's plan any more; books and memory are checked on. The proptest
-//! below, the committed corpus (`tests/corpus.rs`) and libFuzzer all run this body.
+//! below, the committed corpus (`tests/corpus`) and libFuzzer all run this body.
 
 mod model;
 

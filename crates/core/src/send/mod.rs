@@ -41,6 +41,7 @@ mod acks;
 mod byte_ring;
 mod counters;
 mod credit;
+pub mod fuzz;
 mod limits;
 mod rack;
 mod resend_queue;

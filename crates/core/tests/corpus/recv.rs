@@ -1,23 +1,12 @@
-//! Replays the committed fuzz corpus of a lane's receiver, on the stable toolchain.
-//!
-//! The seeds (`seed-*`) are written here as the operations they are: lane and window, the peer's packets, then four bytes an
-//! operation. `QUELL_WRITE_CORPUS=1 cargo test -p quell-core --test corpus` writes them; without it the test holds that they
-//! are there and up to date. Whatever else lies in the folder (inputs that the fuzzer found) is replayed as well.
+//! Seeds of a lane's receiver: lane and window, the peer's packets, then four bytes an operation.
 
-#![allow(clippy::unwrap_used)]
-
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use quell_core::recv::fuzz;
 
-type Seeds = BTreeMap<String, Vec<u8>>;
-type Op = [u8; 4];
+use super::{Seeds, replay};
 
-/// Fewer files than the seeds alone: the corpus was lost.
-const FILES_MIN: usize = 24;
+type Op = [u8; 4];
 
 const fn send(ahead: u8) -> Op {
     [0, ahead, 0, 0]
@@ -163,27 +152,5 @@ fn seeds() -> Seeds {
 
 #[test]
 fn recv() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/recv");
-    let seeds = seeds();
-    if std::env::var_os("QUELL_WRITE_CORPUS").is_some() {
-        fs::create_dir_all(&folder).unwrap();
-        for (name, bytes) in &seeds {
-            fs::write(folder.join(name), bytes).unwrap();
-        }
-    }
-    let mut files = Seeds::new();
-    for entry in fs::read_dir(&folder).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        files.insert(name, fs::read(entry.path()).unwrap());
-    }
-    assert!(files.len() >= FILES_MIN, "{} files", files.len());
-    for (name, bytes) in &seeds {
-        assert_eq!(files.get(name), Some(bytes), "{name} is not up to date");
-    }
-    for (name, bytes) in files {
-        let is_seed = name.starts_with("seed-");
-        assert!(!is_seed || seeds.contains_key(&name), "{name} is no seed");
-        fuzz::recv(&bytes, Instant::now());
-    }
+    replay("recv", &seeds(), |bytes| fuzz::recv(bytes, Instant::now()));
 }
