@@ -56,7 +56,9 @@ impl Sending {
     }
 
     fn send(&mut self) {
-        let taken = self.lane.accept(PackFlags::WHOLE, 1, &self.payload);
+        let taken = self
+            .lane
+            .accept(PackFlags::WHOLE, 1, &self.payload, self.now);
         assert!(taken.is_ok(), "{taken:?}");
         if let Some(transmit) = self.lane.poll_transmit(1_200, self.now) {
             let tx = black_box(transmit).pack.tx;

@@ -65,7 +65,9 @@ impl Ends {
     fn step(&mut self, in_flight: usize) {
         self.now += GAP;
         self.sender.handle_timeout(self.now);
-        let _ = self.sender.accept(PackFlags::WHOLE, 0, &self.payload);
+        let _ = self
+            .sender
+            .accept(PackFlags::WHOLE, 0, &self.payload, self.now);
         while let Some(transmit) = self.sender.poll_transmit(1_200, self.now) {
             let (number, tx) = (transmit.pack.number, transmit.pack.tx);
             let is_first = transmit.kind == quell_core::send::Kind::First;

@@ -42,7 +42,7 @@ pub struct PathHealthConfig {
     ///
     /// 2 min (DESIGN §4): by then a person has noticed. Range 1 s to 1 h.
     pub stalled_ping_eager: Duration,
-    /// Time between two PINGs of a stalled path after that, and of a provider's always.
+    /// Time between two PINGs of a stalled path after that; a provider's doubles up to it.
     ///
     /// 5 s (DESIGN §4). Range `stalled_ping_max` to 5 min.
     pub stalled_ping_lazy: Duration,

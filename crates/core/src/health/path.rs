@@ -15,6 +15,10 @@
 //! the lanes stop, only PINGs go, on a schedule of their own. Nothing is resent on a
 //! PONG: the acknowledgements beside it are the evidence.
 //!
+//! A client asks often while a person waits. A provider, which may have a thousand
+//! sleeping phones, asks ever more rarely: the first questions are for a short
+//! stretch of heavy loss, which would otherwise cost it five seconds.
+//!
 //! *Without a frame* and *without progress* are two clocks, because a path may
 //! answer and yet carry nothing. Both run only while something is unanswered that
 //! wants an answer (a pack or a PING) and begin when it *left*: an idle path is
@@ -66,6 +70,8 @@ pub(crate) struct Change {
 struct Stall {
     since: Instant,
     next_ping: Instant,
+    /// PINGs of this stall's schedule so far.
+    pings: u32,
 }
 
 /// The largest round trip of late, in two halves of [`RTT_MEMORY`].
@@ -324,33 +330,41 @@ impl PathHealth {
         }
         if self.stalls_at().is_some_and(|at| at <= now) {
             self.stalls += 1;
-            let next_ping = now + self.ping_wait(now, now);
+            let next_ping = now + self.ping_wait(Duration::ZERO, 0);
             self.stall = Some(Stall {
                 since: now,
                 next_ping,
+                pings: 0,
             });
             change.pause = true;
         }
-        if let Some(stall) = self.stall.as_ref().filter(|stall| stall.next_ping <= now) {
-            let wait = {
-                let since = stall.since;
-                self.ping_wait(since, now)
-            };
+        if let Some((age, pings)) = self.asks_in_stall(now) {
+            let next_ping = now + self.ping_wait(age, pings);
             if let Some(stall) = &mut self.stall {
-                stall.next_ping = now + wait;
+                (stall.next_ping, stall.pings) = (next_ping, pings);
             }
             change.ping = true;
         }
         change
     }
 
-    fn ping_wait(&mut self, since: Instant, now: Instant) -> Duration {
-        let eager = now.saturating_duration_since(since) < self.config.stalled_ping_eager;
-        if self.role == Role::Provider || !eager {
-            return self.config.stalled_ping_lazy;
-        }
+    /// How long the stall lasts and which PING of it is due.
+    fn asks_in_stall(&self, now: Instant) -> Option<(Duration, u32)> {
+        let stall = self.stall.as_ref().filter(|stall| stall.next_ping <= now)?;
+        let age = now.saturating_duration_since(stall.since);
+        Some((age, stall.pings.saturating_add(1)))
+    }
+
+    /// The wait after so many PINGs of a stall of this age.
+    fn ping_wait(&mut self, age: Duration, pings: u32) -> Duration {
+        let lazy = self.config.stalled_ping_lazy;
         let (low, high) = (self.config.stalled_ping_min, self.config.stalled_ping_max);
-        low + high.saturating_sub(low).mul_f64(self.rng.random())
+        let eager = low + high.saturating_sub(low).mul_f64(self.rng.random());
+        match self.role {
+            Role::Client if age < self.config.stalled_ping_eager => eager,
+            Role::Client => lazy,
+            Role::Provider => doubled(eager, pings, lazy),
+        }
     }
 }
 

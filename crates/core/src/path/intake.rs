@@ -87,7 +87,7 @@ impl Path {
         let dep = |first, end| flow.map_or(0, |key| order.enter(key, first, end));
         let taken = self
             .lanes
-            .accept(Lane::FLOW, packet, cut, (flow.is_none(), dep));
+            .accept(Lane::FLOW, packet, cut, (flow.is_none(), dep), self.now);
         match taken {
             Ok(()) => {
                 self.counters.laned += 1;

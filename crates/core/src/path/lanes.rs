@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use quell_wire::frame::{Credit, Lane, LaneProbe, PackFlags};
+use quell_wire::frame::{Credit, Lane, PackFlags};
 
 use super::cut::Cut;
 use crate::config::LanesConfig;
@@ -65,6 +65,7 @@ impl Lanes {
         data: &[u8],
         cut: Cut,
         (unordered, dep): (bool, impl FnOnce(u64, u64) -> u16),
+        now: Instant,
     ) -> Result<(), Backpressure> {
         let send = &mut self.send[lane.index()];
         if let Err(reason) = send.admits(cut.pieces(), data.len()) {
@@ -80,7 +81,7 @@ impl Lanes {
                 last: is_last,
                 unordered,
             };
-            send.accept(flags, std::mem::take(&mut dep), &data[range])?;
+            send.accept(flags, std::mem::take(&mut dep), &data[range], now)?;
         }
         self.waiting_bytes[lane.index()] += data.len();
         Ok(())
@@ -125,15 +126,6 @@ impl Lanes {
     /// Whether a lane waits for credit of which no news is on its way.
     pub(super) fn is_starved(&self) -> bool {
         self.starved.contains(&true)
-    }
-
-    /// What a PING that is about to leave says of a lane.
-    pub(super) fn probe(&mut self, lane: Lane) -> Option<LaneProbe> {
-        let send = &mut self.send[lane.index()];
-        match send.probe() {
-            None if self.starved[lane.index()] => Some(send.probe_for_credit()),
-            probe => probe,
-        }
     }
 
     /// An ACK of the lane brought credit.

@@ -52,7 +52,7 @@ impl Path {
             return Err(Backpressure::TooLong);
         };
         let ordered = (false, |_, _| 0);
-        let taken = self.lanes.accept(Lane::MESSAGE, message, cut, ordered);
+        let taken = self.lanes.accept(Lane::MESSAGE, message, cut, ordered, now);
         match taken {
             Ok(()) => self.counters.messages_sent += 1,
             Err(_) => self.ask_for_credit(),

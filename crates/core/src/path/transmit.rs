@@ -146,7 +146,7 @@ impl Path {
         };
         let mut lanes = LaneProbes::new();
         for lane in Lane::ALL {
-            if let Some(probe) = self.lanes.probe(lane) {
+            if let Some(probe) = self.lanes.send[lane.index()].probe() {
                 lanes.insert(probe);
                 self.departures
                     .note(Handed::Tx(lane, probe.tx, Departed::Ping));

@@ -177,7 +177,7 @@ impl Run {
         };
         let data = model::content(self.model.end(), len);
         let dep = u16::from(b >> 3).min(u16::try_from(self.model.end()).unwrap_or(0));
-        if let Ok(number) = self.sequence.accept(flags, dep, &data) {
+        if let Ok(number) = self.sequence.accept(flags, dep, &data, self.now) {
             self.model.accepted(number, flags, dep, len);
         }
     }

@@ -63,6 +63,7 @@ pub(crate) struct Slot {
     pub(crate) tx: u64,
     /// When the latest transmission left, once it has.
     pub(crate) departed: Option<Instant>,
+    pub(crate) accepted_at: Instant,
     /// When a transmission of this pack left first.
     pub(crate) first_departed: Option<Instant>,
 }
@@ -180,7 +181,7 @@ impl ResendQueue {
     }
 
     /// Copies a pack in. The owner has checked the bounds.
-    pub(crate) fn push(&mut self, flags: PackFlags, dep: u16, data: &[u8]) -> u64 {
+    pub(crate) fn push(&mut self, flags: PackFlags, dep: u16, data: &[u8], now: Instant) -> u64 {
         let number = self.end();
         if !self.bytes.has_room(data.len()) {
             let spans = self
@@ -201,6 +202,7 @@ impl ResendQueue {
             queued: None,
             tx: 0,
             departed: None,
+            accepted_at: now,
             first_departed: None,
         });
         self.window_bytes += data.len();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use proptest::prelude::*;
 
@@ -14,13 +15,13 @@ proptest! {
     /// pushes and settlements.
     #[test]
     fn it_agrees_with_a_map(ops in proptest::collection::vec((0_u8..4, 0_u64..60, 0_usize..3_000), 1..400)) {
-        let mut queue = ResendQueue::new(WINDOW);
+        let (mut queue, now) = (ResendQueue::new(WINDOW), Instant::now());
         let mut open: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut lens: Vec<usize> = Vec::new();
         for (op, back, len) in ops {
             if op > 0 && queue.window_bytes() + len <= WINDOW {
                 let data = vec![back as u8; len];
-                let number = queue.push(PackFlags::WHOLE, 0, &data);
+                let number = queue.push(PackFlags::WHOLE, 0, &data, now);
                 prop_assert_eq!(number, lens.len() as u64);
                 lens.push(len);
                 open.insert(number, data);
@@ -49,16 +50,16 @@ proptest! {
 
 #[test]
 fn a_full_window_of_numbers_stays_told_apart_around_the_bitmap() {
-    let mut queue = ResendQueue::new(WINDOW);
+    let (mut queue, now) = (ResendQueue::new(WINDOW), Instant::now());
     for _ in 0..8_192 {
-        queue.push(PackFlags::WHOLE, 0, &[1]);
+        queue.push(PackFlags::WHOLE, 0, &[1], now);
     }
     for number in 0..4_000 {
         queue.settle(number, State::Acked);
     }
     queue.advance();
     for _ in 0..4_000 {
-        queue.push(PackFlags::WHOLE, 0, &[2]);
+        queue.push(PackFlags::WHOLE, 0, &[2], now);
     }
     assert_eq!((queue.base(), queue.end()), (4_000, 12_192));
     assert_eq!(queue.next_open(0, u64::MAX), Some(4_000));
@@ -69,7 +70,7 @@ fn a_full_window_of_numbers_stays_told_apart_around_the_bitmap() {
 
 #[test]
 fn a_message_is_found_from_any_of_its_packs() {
-    let mut queue = ResendQueue::new(WINDOW);
+    let (mut queue, now) = (ResendQueue::new(WINDOW), Instant::now());
     let flags = |first, last| PackFlags {
         first,
         last,
@@ -82,7 +83,7 @@ fn a_message_is_found_from_any_of_its_packs() {
         (false, true),
         (true, true),
     ] {
-        queue.push(flags(first, last), 0, &[0]);
+        queue.push(flags(first, last), 0, &[0], now);
     }
     let found: Vec<_> = (0..5).map(|n| queue.message_of(n)).collect();
     assert_eq!(found, [(0, 0), (1, 3), (1, 3), (1, 3), (4, 4)]);

@@ -140,11 +140,18 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
     }
 
     /// Copies a pack in; its number. `dep` is the distance back to the pack that
-    /// the receiver is to hold it for, 0 for none.
+    /// the receiver is to hold it for, 0 for none. One that is not sent within
+    /// `ack_timeout` is given up.
     ///
     /// # Errors
     /// The bound that is in the way. Nothing changed but the count of refusals.
-    pub fn accept(&mut self, flags: PackFlags, dep: u16, data: &[u8]) -> Result<u64, Backpressure> {
+    pub fn accept(
+        &mut self,
+        flags: PackFlags,
+        dep: u16,
+        data: &[u8],
+        now: Instant,
+    ) -> Result<u64, Backpressure> {
         let admitted = if data.len() > PACK_BYTES_MAX {
             Err(Backpressure::TooLong)
         } else {
@@ -155,7 +162,7 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
             return Err(reason);
         }
         self.counters.accepted += 1;
-        Ok(self.queue.push(flags, dep, data))
+        Ok(self.queue.push(flags, dep, data, now))
     }
 
     /// Stops the silence timer and all sends: the path is stalled. Resends that
@@ -165,9 +172,11 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         self.cancel_silences(now);
     }
 
-    /// The path is back: the silence timer begins anew.
+    /// The path is back: the silence timer begins anew, with a plain PTO. What was
+    /// sent into the silence before says nothing about the path that there is.
     pub fn resume(&mut self, now: Instant) {
         self.paused = false;
+        self.silence.broken();
         self.since = Some(now);
         self.detect_losses(now);
     }

@@ -140,7 +140,9 @@ impl Lab {
     }
 
     fn accept(&mut self, len: usize) -> Result<u64, Backpressure> {
-        let taken = self.lane.accept(PackFlags::WHOLE, 0, &vec![1; len]);
+        let taken = self
+            .lane
+            .accept(PackFlags::WHOLE, 0, &vec![1; len], self.now);
         self.check();
         taken
     }

@@ -8,8 +8,9 @@
 //! The silence timer stands still while its pack waits in our own queue or in the
 //! carrier's, and while the lane is paused. The `ack_timeout` never does.
 //!
-//! Packs depart in the order of their numbers, so the head is always the first to
-//! expire, and looking at it alone finds all that is overdue.
+//! Packs are accepted and depart in the order of their numbers, so looking at the
+//! head alone finds what is overdue. One that waits behind a head that departed
+//! late may outlive its own time, by less than that time again.
 
 use std::time::Instant;
 
@@ -57,10 +58,13 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         may_send.then(|| self.skip.due(self.rtt.pto())).flatten()
     }
 
-    /// When the head is given up. The head departs first, so it expires first.
+    /// When the head is given up: it was accepted first and departs first, so it
+    /// expires first. What could not be sent in all that time is worth as little as
+    /// what was not acknowledged: a path that returns must not bring yesterday's.
     fn expiry(&self) -> Option<Instant> {
         let head = self.queue.slot(self.queue.base())?;
-        head.first_departed?.checked_add(self.config.ack_timeout)
+        let since = head.first_departed.unwrap_or(head.accepted_at);
+        since.checked_add(self.config.ack_timeout)
     }
 
     pub(super) fn expire(&mut self, now: Instant) {

@@ -1,10 +1,9 @@
 //! What a path asks of its lanes beyond sending and acknowledging.
 
-use quell_wire::frame::{Credit, LaneProbe, Pack, PackFlags};
+use quell_wire::frame::{Credit, Pack, PackFlags};
 use quell_wire::registry::DEP_MAX;
 
 use super::sequence::SendSequence;
-use super::tx_ring::Sent;
 use super::{Degraded, ResendBudget};
 
 impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
@@ -30,17 +29,6 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
             next = self.queue.next_open(number + 1, self.queue.end());
         }
         bytes
-    }
-
-    /// What a PING says of a lane that has nothing unacknowledged and waits for
-    /// credit: the ACK that granted it may be lost, and nothing else would ask.
-    pub fn probe_for_credit(&mut self) -> LaneProbe {
-        self.counters.probes += 1;
-        LaneProbe {
-            lane: self.lane,
-            largest_number: self.sent_end.saturating_sub(1),
-            tx: self.ring.push(Sent::Probe),
-        }
     }
 
     /// Packs given up so far.

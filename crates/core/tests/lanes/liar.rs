@@ -43,12 +43,12 @@ fn sender(now: Instant) -> Sender {
         1,
     );
     for _ in 0..10 {
-        sender.accept(PackFlags::WHOLE, 0, &[7; 500]).unwrap();
+        sender.accept(PackFlags::WHOLE, 0, &[7; 500], now).unwrap();
         let tx = sender.poll_transmit(1_200, now).unwrap().pack.tx;
         sender.on_departed(tx, now);
     }
     assert_eq!(sender.probe().unwrap().tx, 11);
-    sender.accept(PackFlags::WHOLE, 0, &[7; 500]).unwrap();
+    sender.accept(PackFlags::WHOLE, 0, &[7; 500], now).unwrap();
     sender
 }
 
@@ -151,7 +151,7 @@ fn lies_that_nobody_can_know_change_nothing_that_matters() {
         "never below the shortest that was seen"
     );
     assert!(sender.pto() >= 50 * MS);
-    while sender.accept(PackFlags::WHOLE, 0, &[1; 10]).is_ok() {}
+    while sender.accept(PackFlags::WHOLE, 0, &[1; 10], now).is_ok() {}
     assert_eq!(sender.next_number(), 9 + 8_192);
     assert_eq!(sender.admits(1, 0), Err(Backpressure::Count));
     // Copies claimed in each round trip widen the reorder window up to an RTT and no further: a loss is still found.

@@ -242,7 +242,8 @@ fn the_senders_own_window_refuses_before_the_credit_does_and_evicts_nothing() {
     pair.offer(steady(100, 0, 1_000, elapsed, Duration::ZERO));
     pair.run_for(S);
     assert_eq!(pair.sender.counters().in_flight, 64);
-    let too_long = pair.sender.accept(PackFlags::WHOLE, 0, &[0; 65_536]);
+    let now = pair.now;
+    let too_long = pair.sender.accept(PackFlags::WHOLE, 0, &[0; 65_536], now);
     assert_eq!(too_long, Err(Backpressure::TooLong));
     assert_eq!(pair.sender.admits(1, 0), Err(Backpressure::Count));
     pair.set_cut(false);
@@ -294,7 +295,8 @@ fn a_carrier_that_is_held_is_no_silence_and_no_loss() {
     pair.set_path(|carrier| carrier.held = true);
     pair.offer(steady(50, 0, 1_000, elapsed, 10 * MS));
     pair.run_for(40 * S);
-    assert_eq!((pair.sender.poll_timeout(), pair.resends()), (None, 0));
+    let due = pair.sender.poll_timeout().map(|(_, why)| why);
+    assert_eq!((due, pair.resends()), (Some("ack timeout"), 0));
     // The queue holds 2 ms of 125,000 B in 50 ms, in whole datagrams.
     assert_eq!(pair.books.hand_overs - 40, 4);
     pair.set_path(|carrier| carrier.held = false);

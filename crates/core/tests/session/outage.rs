@@ -66,7 +66,11 @@ fn a_cut_costs_next_to_nothing_after_its_first_second_and_all_that_was_taken_arr
     assert!(path.drops[DropReason::PathStalled] > 2_000);
 
     let taken = path.flow.send.accepted;
-    let before = world.provider_status().sessions[0].path.flow.receive.delivered;
+    let before = world.provider_status().sessions[0]
+        .path
+        .flow
+        .receive
+        .delivered;
     world.take_events();
     world.set_blackhole(Way::Both, false);
     // A question at the latest every 800 ms, a round trip for the evidence, one for the data.
@@ -143,7 +147,10 @@ fn a_path_that_answers_and_carries_nothing_is_given_up_within_seconds() {
     assert_eq!(closed.len(), 1, "{closed:?}");
     assert_eq!(closed[0].0, End::Client(0));
     assert_eq!(closed[0].1.code, ErrorCode::Idle);
-    assert_eq!(closed[0].1.words, "the path answers, but nothing that is sent arrives");
+    assert_eq!(
+        closed[0].1.words,
+        "the path answers, but nothing that is sent arrives"
+    );
 }
 
 #[test]
@@ -156,7 +163,10 @@ fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
     let mut most = (0, 0);
     for hour in 0..24 * 60 {
         for place in 0..20 {
-            let packets = [tcp(&world, hour * 20 + place, 1_000), outwards(&world, 0, 1_000)];
+            let packets = [
+                tcp(&world, hour * 20 + place, 1_000),
+                outwards(&world, 0, 1_000),
+            ];
             packets
                 .into_iter()
                 .for_each(|packet| world.inject(End::Client(0), packet));
@@ -167,7 +177,10 @@ fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
         if hour < 3 {
             most = (most.0.max(now.0), most.1.max(now.1));
         }
-        assert!(now.0 <= most.0 && now.1 <= most.1, "{now:?} in minute {hour}, {most:?}");
+        assert!(
+            now.0 <= most.0 && now.1 <= most.1,
+            "{now:?} in minute {hour}, {most:?}"
+        );
     }
     world.set_blackhole(Way::Both, false);
     world.run_for(70 * S);

@@ -118,22 +118,40 @@ fn at_its_deadline_a_resend_that_waits_for_room_is_not_sent() {
 }
 
 #[test]
+fn what_could_not_be_sent_for_sixty_seconds_is_given_up() {
+    // case B13: the deadline beats every other rule
+    let mut lab = Lab::warm();
+    lab.accept(10).unwrap();
+    lab.lane.pause(lab.now);
+    lab.at(1_000.0);
+    lab.accept(10).unwrap();
+    lab.at(60_000.0 - 1e-6);
+    assert_eq!(lab.counters().in_flight, 2);
+    lab.at(60_000.0);
+    assert_eq!((lab.counters().in_flight, lab.counters().expired), (1, 1));
+    lab.at(61_000.0);
+    assert_eq!((lab.counters().in_flight, lab.counters().expired), (0, 2));
+    assert_eq!(lab.counters().first_sends, 20, "those of the warm-up");
+}
+
+#[test]
 fn waiting_for_the_carrier_is_not_silence_and_time_runs_from_departure() {
     let mut lab = Lab::warm();
     let head = lab.accept(10).unwrap();
     let out = lab.hand_over().unwrap();
-    assert_eq!(lab.lane.poll_timeout(), None);
-    lab.at(100_000.0);
+    let life = (lab.start + 60 * S, "ack timeout");
+    assert_eq!(lab.lane.poll_timeout(), Some(life));
+    lab.at(55_000.0);
     assert_eq!(lab.drain(), []);
     lab.lane.on_departed(out.tx, lab.now);
     assert_eq!(
         lab.lane.poll_timeout().map(|(at, _)| at - lab.now),
         Some(61 * MS)
     );
-    let left = lab.run_until(159_999);
+    let left = lab.run_until(114_999);
     assert_eq!(resends_of(head, &left).len(), 16);
     assert_eq!(lab.counters().expired, 0);
-    lab.run_until(160_000);
+    lab.run_until(115_000);
     assert_eq!(lab.counters().expired, 1);
 }
 
@@ -179,7 +197,8 @@ fn a_refusal_spends_nothing_and_sets_no_timer() {
         assert_eq!((out.pack.number, out.kind), (head, Kind::First));
         let tx = out.pack.tx;
         lab.lane.on_refused(tx);
-        assert_eq!(lab.lane.poll_timeout(), None);
+        let life = (lab.start + 60 * S, "ack timeout");
+        assert_eq!(lab.lane.poll_timeout(), Some(life));
         assert!(lab.lane.probe().is_none(), "nothing was sent");
         assert!(
             lab.ack(head, &[], tx).is_err(),
@@ -403,7 +422,7 @@ fn giving_up_a_fragment_gives_up_its_message() {
         part(false, true),
         part(true, true),
     ] {
-        lab.lane.accept(flags, 0, &[0; 500]).unwrap();
+        lab.lane.accept(flags, 0, &[0; 500], lab.now).unwrap();
     }
     lab.drain();
     lab.ack(22, &[], 0).unwrap();

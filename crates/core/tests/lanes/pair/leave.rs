@@ -53,7 +53,7 @@ impl Pair {
             };
             let data = traffic::content(id, offer.flow, part, offer.len);
             let dep = if part == 0 { dep } else { 0 };
-            let number = self.sender.accept(flags, dep, &data);
+            let number = self.sender.accept(flags, dep, &data, self.now);
             if number != Ok(first + part) {
                 self.fail(&format!("admitted, then {number:?}"));
             }
