@@ -125,8 +125,7 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         let departed = self.ring.entry(ack.largest_tx)?.departed?;
         let latest = now.saturating_duration_since(departed);
         let delay = Duration::from_micros(ack.delay_us);
-        self.rtt.sample(latest, delay);
-        Some(latest)
+        self.rtt.sample(latest, delay).then_some(latest)
     }
 
     /// Settles the open packs from `from` on and below `end`.

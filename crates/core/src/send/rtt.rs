@@ -4,6 +4,14 @@
 //! to that ACK, at most one an ACK and only when that `tx` is new. A `tx` is sent
 //! once, so no sample is ambiguous and resends need no exception (Karn).
 //!
+//! *Late news is no sample.* An ACK may name a `tx` that came long ago: the ACK that
+//! was drawn by it was lost, nothing passed since, and what draws this one (a SKIP,
+//! credit) has no `tx`. Only 10 ms of the peer's delay are ever taken out, so an
+//! outage of an hour would be learnt as a round trip of an hour and set the next
+//! silence hours ahead. Where the peer says that it held its answer for longer than
+//! a round trip and those 10 ms, it is not an answer to that `tx`, and nothing is
+//! learnt. A peer that lies about it keeps us at what we measured before.
+//!
 //! The probe timeout is srtt + max(4·rttvar, 1 ms) + the longest delay of an ACK,
 //! at least `min_resend_interval`. On a path of constant 50 ms the variance dies
 //! out and it is 50 + 1 + 10 = 61 ms.
@@ -42,8 +50,13 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample in, of which the peer says that it spent `ack_delay` itself.
-    pub(crate) fn sample(&mut self, latest: Duration, ack_delay: Duration) {
+    /// Takes a sample in, of which the peer says that it spent `ack_delay` itself;
+    /// whether it is one.
+    pub(crate) fn sample(&mut self, latest: Duration, ack_delay: Duration) -> bool {
+        let answer = self.smoothed().unwrap_or(self.pto_first);
+        if ack_delay > answer.saturating_add(self.ack_delay_max) {
+            return false;
+        }
         let Some(m) = &mut self.measured else {
             self.measured = Some(Measured {
                 smoothed: latest,
@@ -51,7 +64,7 @@ impl Rtt {
                 min: latest,
                 latest,
             });
-            return;
+            return true;
         };
         m.min = m.min.min(latest);
         m.latest = latest;
@@ -60,6 +73,7 @@ impl Rtt {
         let adjusted = latest.saturating_sub(delay).max(m.min);
         m.variance = (m.variance * 3 + m.smoothed.abs_diff(adjusted)) / 4;
         m.smoothed = (m.smoothed * 7 + adjusted) / 8;
+        true
     }
 
     /// The smoothed round trip, once there is a sample.
@@ -118,6 +132,21 @@ mod tests {
         assert_eq!(after(&[(50, 0), (68, 20)]).smoothed(), Some(51 * MS));
         // never below what was really seen
         assert_eq!(after(&[(50, 0), (50, 10)]).smoothed(), Some(50 * MS));
+    }
+
+    #[test]
+    fn an_answer_that_was_held_for_more_than_a_round_trip_is_none() {
+        let mut rtt = after(&[(50, 0); 40]);
+        let pto = rtt.pto();
+        assert!(!rtt.sample(3_600_000 * MS, 3_599_950 * MS));
+        assert!(!rtt.sample(111 * MS, 60 * MS + Duration::from_nanos(1)));
+        assert_eq!((rtt.pto(), rtt.smoothed()), (pto, Some(50 * MS)));
+        assert!(rtt.sample(110 * MS, 60 * MS));
+        assert!(rtt.pto() > pto);
+        // Before anything was measured it is a second and those 10 ms.
+        let mut rtt = after(&[]);
+        assert!(!rtt.sample(2_000 * MS, 1_011 * MS));
+        assert!(rtt.sample(2_000 * MS, 1_010 * MS));
     }
 
     #[test]

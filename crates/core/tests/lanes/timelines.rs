@@ -177,6 +177,25 @@ fn what_comes_after_its_skip_is_dropped_by_name_and_acked() {
 }
 
 #[test]
+fn an_outage_is_not_learnt_as_a_round_trip() {
+    // The last ACK before a cut is lost; after it a SKIP draws one that names a `tx` of before.
+    let mut pair = warm();
+    let pto = pair.sender.pto();
+    pair.offer_one(0, 500);
+    pair.run_for(30 * MS);
+    assert_eq!(pair.receiver.cumulative(), 41);
+    pair.set_cut(true);
+    pair.run_for(10 * MS);
+    pair.offer_one(0, 500);
+    pair.run_for(3_600 * S);
+    assert_eq!(pair.sender.counters().expired, 2);
+    pair.set_cut(false);
+    pair.run_to_rest(6 * S);
+    assert_eq!((pair.receiver.cumulative(), pair.sender.pto()), (42, pto));
+    pair.expect_only_path_to_blame();
+}
+
+#[test]
 fn an_rtt_from_50_ms_to_10_s_and_back_costs_a_logarithm() {
     // case B03
     let mut pair = warm();
