@@ -5,7 +5,7 @@
 //! all that time, and from the samples alone the two look the same. Believing them
 //! would be a ratchet: a longer minimum makes a larger floor, that a longer queue,
 //! that a longer minimum. So a sender that fills its window *drains* first: its
-//! window falls to half of what the path holds (Cubic's share included) until that
+//! window falls to three quarters of what the path holds (Cubic's share included) until that
 //! is all that is in flight, and on for one round trip; the lowest sample of that
 //! round trip is the new minimum.
 //!
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Time without a sample near the minimum after which it is measured anew.
 ///
-/// 10 s: BBR's. A drain costs about one round trip of half the rate, 0.2 % of
+/// 10 s: BBR's. A drain costs a quarter of the rate for about a round trip, 0.1 % of
 /// the goodput at 40 ms.
 pub const MIN_RTT_AGE_MAX: Duration = Duration::from_secs(10);
 

@@ -66,8 +66,11 @@ use rate::{BestRate, Round, RoundInProgress};
 /// 85: below the path's share, so that the queue drains when it is ours.
 pub const YIELD_GAIN: u64 = 85;
 
-/// Share of the path's content that a drain leaves in flight, in percent.
-pub const DRAIN_GAIN: u64 = 50;
+/// Share of what the path holds that a drain leaves in flight, in percent.
+///
+/// 75: enough below it that no queue is left. Half would measure the same and keep
+/// packets waiting above us for another quarter of a round trip.
+pub const DRAIN_GAIN: u64 = 75;
 
 /// A queue stands when the RTT is above the minimum by one such part of it.
 ///
@@ -93,11 +96,16 @@ pub const LOSS_BYTES_MIN: u64 = 24_000;
 
 /// Silence, in smoothed RTTs, after which nothing that was measured holds.
 ///
-/// 4, and [`SILENCE_MIN`]: a probe for a lost tail and its answer take three.
-pub const SILENCE_RTTS: u32 = 4;
+/// 8, and [`SILENCE_MIN`]: a lost tail is probed for and answered within three, and
+/// within seven when the probe is lost as well. It may be long: as nothing is
+/// acknowledged, the window is full, and little leaves whatever its size.
+pub const SILENCE_RTTS: u32 = 8;
 
-/// Least silence: four times QUIC's longest delay of an acknowledgement (25 ms).
-pub const SILENCE_MIN: Duration = Duration::from_millis(100);
+/// Least silence.
+///
+/// 500 ms: three probe timeouts in a row of a path of some milliseconds, with
+/// QUIC's longest delay of an acknowledgement (25 ms) in each.
+pub const SILENCE_MIN: Duration = Duration::from_millis(500);
 
 /// Packets above the gain's share that the floor allows, where that is no more than
 /// half of it.
@@ -295,8 +303,9 @@ impl LossFloor {
             self.rates.add(rate, limited, now);
         }
         if self.yielding {
-            self.phase = Phase::CRUISE;
-        } else if !limited {
+            self.phase = Phase::EMPTIED;
+            self.jitter = base / QUEUE_PART;
+        } else if !limited || self.phase.is_emptying() {
             self.phase = self.phase.next(rate, self.rates.best(), best_before);
         }
         if self.phase.is_emptying() {

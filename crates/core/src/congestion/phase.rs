@@ -71,6 +71,12 @@ impl Phase {
     pub(super) const START: Self = Self::Startup { stalled: 0 };
     pub(super) const CRUISE: Self = Self::cruise(CRUISE_ROUNDS_MIN);
 
+    /// A cruise that need not empty the queue first.
+    pub(super) const EMPTIED: Self = Self::Cruise {
+        left: CRUISE_ROUNDS_MIN - 1,
+        rounds: CRUISE_ROUNDS_MIN,
+    };
+
     pub(super) const fn cruise(rounds: u32) -> Self {
         Self::Cruise {
             left: rounds,
