@@ -115,14 +115,8 @@ impl MinRtt {
     }
 
     /// An acknowledgement has left `in_flight_bytes` of at most `cap_bytes` in
-    /// flight; the newest packet that it covers left at `newest_sent`.
-    pub(super) fn on_acks_end(
-        &mut self,
-        in_flight_bytes: u64,
-        cap_bytes: u64,
-        newest_sent: Instant,
-        now: Instant,
-    ) {
+    /// flight.
+    pub(super) fn on_acks_end(&mut self, in_flight_bytes: u64, cap_bytes: u64, now: Instant) {
         match self.state {
             State::Holding => {}
             // Nothing was measured: the old value stands, and is tried again.
@@ -138,12 +132,8 @@ impl MinRtt {
                 };
             }
             State::Emptying { .. } => {}
-            State::Measuring {
-                since,
-                until,
-                lowest,
-            } => {
-                if newest_sent > since && lowest < Duration::MAX {
+            State::Measuring { until, lowest, .. } => {
+                if lowest < Duration::MAX {
                     self.believe(lowest, now);
                 } else if now >= until {
                     self.confirmed = now;
@@ -202,16 +192,16 @@ mod tests {
     fn a_drain_measures_what_left_after_the_queue_had_gone() {
         let (mut min_rtt, start) = draining();
         let mut now = start + 50 * MS;
-        min_rtt.on_acks_end(CAP + 1, CAP, start, now);
+        min_rtt.on_acks_end(CAP + 1, CAP, now);
         min_rtt.on_sample(150 * MS, now, now);
-        min_rtt.on_acks_end(CAP, CAP, now, now);
+        min_rtt.on_acks_end(CAP, CAP, now);
         let emptied = now;
         now += 80 * MS;
         min_rtt.on_sample(70 * MS, emptied - NS, now);
-        min_rtt.on_acks_end(CAP, CAP, emptied, now);
+        min_rtt.on_acks_end(CAP, CAP, now);
         assert!(min_rtt.is_draining(), "it had left before");
         min_rtt.on_sample(80 * MS, emptied + NS, now);
-        min_rtt.on_acks_end(CAP, CAP, emptied + NS, now);
+        min_rtt.on_acks_end(CAP, CAP, now);
         assert!(!min_rtt.is_draining());
         assert_eq!(min_rtt.value(), 80 * MS);
         assert!(!min_rtt.has_aged(now + MIN_RTT_AGE_MAX));
@@ -221,10 +211,10 @@ mod tests {
     fn a_drain_that_cannot_empty_or_measure_ends_with_the_old_value() {
         for in_flight in [CAP + 1, CAP] {
             let (mut min_rtt, start) = draining();
-            min_rtt.on_acks_end(in_flight, CAP, start, start + MS);
-            min_rtt.on_acks_end(in_flight, CAP, start, start + 400 * MS - NS);
+            min_rtt.on_acks_end(in_flight, CAP, start + MS);
+            min_rtt.on_acks_end(in_flight, CAP, start + 400 * MS - NS);
             assert!(min_rtt.is_draining());
-            min_rtt.on_acks_end(in_flight, CAP, start, start + 400 * MS);
+            min_rtt.on_acks_end(in_flight, CAP, start + 400 * MS);
             assert!(!min_rtt.is_draining());
             assert_eq!(min_rtt.value(), RTT);
             assert!(!min_rtt.has_aged(start + 400 * MS + MIN_RTT_AGE_MAX));
@@ -232,13 +222,21 @@ mod tests {
     }
 
     #[test]
+    fn a_drain_is_not_begun_anew_while_it_lasts() {
+        let (mut min_rtt, start) = draining();
+        min_rtt.drain(100 * MS, start + 300 * MS);
+        min_rtt.on_acks_end(CAP + 1, CAP, start + 400 * MS);
+        assert!(!min_rtt.is_draining());
+    }
+
+    #[test]
     fn no_drain_is_longer_than_three_seconds() {
         let now = Instant::now();
         let mut min_rtt = MinRtt::new(RTT, now);
         min_rtt.drain(Duration::MAX, now);
-        min_rtt.on_acks_end(CAP + 1, CAP, now, now + DRAIN_MAX - NS);
+        min_rtt.on_acks_end(CAP + 1, CAP, now + DRAIN_MAX - NS);
         assert!(min_rtt.is_draining());
-        min_rtt.on_acks_end(CAP + 1, CAP, now, now + DRAIN_MAX);
+        min_rtt.on_acks_end(CAP + 1, CAP, now + DRAIN_MAX);
         assert!(!min_rtt.is_draining());
     }
 }

@@ -216,7 +216,7 @@ impl LossFloor {
         let cap_bytes = self.drain_bytes();
         let min_rtt = self.min_rtt.get_or_insert_with(|| MinRtt::new(sample, now));
         min_rtt.on_sample(sample, sent, now);
-        min_rtt.on_acks_end(in_flight_bytes, cap_bytes, sent, now);
+        min_rtt.on_acks_end(in_flight_bytes, cap_bytes, now);
         let round = self
             .round
             .get_or_insert_with(|| RoundInProgress::new(sent, now));

@@ -439,3 +439,77 @@ fn the_floor_has_a_ceiling() {
     assert_eq!(feed.floor.window_bytes(0), FLOOR_BYTES_MAX);
     feed.floor.on_sent(u64::MAX, feed.now + MS);
 }
+
+#[test]
+fn acknowledgements_that_waited_at_the_peer_are_no_queue() {
+    let mut feed = Feed::cruising();
+    feed.rtt = RTT + 25 * MS;
+    for _ in 0..4 {
+        let sent = feed.now;
+        feed.now += feed.rtt;
+        feed.floor.on_acked(PACKET, sent, RTT, feed.now);
+        feed.floor.on_acks_end(PACKET, feed.now);
+        assert!(!feed.floor.yielding);
+    }
+}
+
+#[test]
+fn what_is_lost_is_no_longer_in_flight() {
+    let mut feed = Feed::cruising();
+    feed.floor.on_lost(feed.in_flight);
+    feed.floor.on_sent(PACKET, feed.now);
+    assert!(feed.floor.round.is_none(), "nothing was in flight");
+}
+
+#[test]
+fn a_mark_counts_for_the_round_that_it_came_in() {
+    let mut feed = Feed::cruising();
+    feed.floor.on_marked();
+    feed.floor.yielding = false;
+    feed.run(10, RTT + MS);
+    assert!(feed.floor.yielding);
+}
+
+#[test]
+fn a_drain_lowers_no_rate() {
+    let mut feed = Feed::cruising();
+    let best = feed.floor.rates.best();
+    feed.floor.min_rtt.as_mut().unwrap().drain(RTT, feed.now);
+    for _ in 0..=rate::RATE_ROUNDS {
+        feed.floor.on_round(round(1, 480_000, 0, RTT), feed.now);
+    }
+    assert_eq!(feed.floor.rates.best(), best);
+}
+
+#[test]
+fn emptying_ends_in_a_limited_round_too_and_yielding_replaces_it() {
+    let mut feed = Feed::cruising();
+    let rate = feed.floor.rates.best();
+    feed.floor.phase = Phase::CRUISE;
+    let limited = Round {
+        limited: true,
+        ..round(rate, 480_000, 0, RTT)
+    };
+    feed.floor.on_round(limited, feed.now);
+    assert_eq!(feed.floor.phase, Phase::EMPTIED);
+    feed.floor.on_round(limited, feed.now);
+    assert_eq!(
+        feed.floor.phase,
+        Phase::EMPTIED,
+        "the rest takes full rounds"
+    );
+    feed.floor
+        .on_round(round(rate, 480_000, 0, 2 * RTT), feed.now);
+    assert_eq!(feed.floor.phase, Phase::EMPTIED);
+    assert_eq!(feed.floor.jitter, RTT / 4);
+}
+
+#[test]
+fn a_fresh_start_carries_nothing_over() {
+    let mut feed = Feed::cruising();
+    feed.floor.yielding = true;
+    feed.floor.before = (1, 1);
+    feed.floor.on_persistent_congestion();
+    assert!(!feed.floor.yielding && feed.floor.round.is_none());
+    assert_eq!(feed.floor.before, (0, 0));
+}
