@@ -36,6 +36,9 @@ pub enum NetError {
         /// What the system said.
         source: io::Error,
     },
+    /// A message was not taken.
+    #[error("the message was not taken: {0}")]
+    Message(quell_core::send::Backpressure),
     /// The engine ended while it was asked something.
     #[error("the engine has stopped")]
     Stopped,

@@ -1,5 +1,9 @@
 //! A client: a TUN, and the tunnel behind it.
 
+use std::sync::mpsc;
+
+use parking_lot::Mutex;
+use quell_net::engine::Messages;
 use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
 use quell_net::identity::Identity;
 use quell_tun::os::{TunConfig, TunDevice};
@@ -17,6 +21,7 @@ pub struct Client {
     // Declared first, dropped first: no question is answered by half an engine.
     _control: Server,
     running: Running<ClientReport>,
+    messages: Mutex<Option<Messages<()>>>,
 }
 
 impl Client {
@@ -39,13 +44,15 @@ impl Client {
         let (name, routes) = (file.tun.name.clone(), file.tun.routes.clone());
         let seed = rand::random();
         let (ready, is_ready) = watch::channel(false);
+        let (give, given) = mpsc::channel();
         let running = Running::start("quell-client", move |tell| async move {
             let tun = TunDevice::create(TunConfig {
                 name: Some(name.clone()),
                 ..TunConfig::default()
             })?;
-            let (engine, handle, wanted) = ClientEngine::new(settings, split(tun), seed)?;
+            let (mut engine, handle, wanted) = ClientEngine::new(settings, split(tun), seed)?;
             // The starter may have gone; the engine then ends by its handle.
+            let _ = give.send(engine.messages());
             let _ = tell.send(Ok(handle));
             tokio::select! {
                 ended = engine.run() => Ok(ended?),
@@ -63,7 +70,14 @@ impl Client {
         Ok(Self {
             _control: control,
             running,
+            messages: Mutex::new(given.try_recv().ok()),
         })
+    }
+
+    /// The way to send messages to the provider's program and to take its own;
+    /// `None` after the first call.
+    pub fn messages(&self) -> Option<Messages<()>> {
+        self.messages.lock().take()
     }
 
     /// What it is doing.

@@ -8,3 +8,5 @@ mod device;
 pub mod error;
 pub mod provider;
 mod running;
+
+pub use quell_net::engine::Messages;

@@ -1,11 +1,16 @@
 //! A provider: the QUIC server, its TUN, and the kernel's way to the world.
 
+use std::sync::mpsc;
+
+use parking_lot::Mutex;
 use quell_core::provider::Roster;
 use quell_egress::{EgressConfig, KernelEgress};
+use quell_net::engine::Messages;
 use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
 use quell_net::identity::Identity;
 use quell_tun::link::Link;
 use quell_tun::os::{TunConfig, TunDevice};
+use quell_wire::key::PublicKey;
 use tracing::info;
 
 use crate::client::split;
@@ -20,6 +25,7 @@ pub struct Provider {
     // Declared first, dropped first: no question is answered by half an engine.
     _control: Server,
     running: Running<ProviderReport>,
+    messages: Mutex<Option<Messages<PublicKey>>>,
 }
 
 impl Provider {
@@ -41,6 +47,7 @@ impl Provider {
         let gateway = settings.pool.gateway();
         let mtu = file.egress.tun_mtu;
         let seed = rand::random();
+        let (give, given) = mpsc::channel();
         let running = Running::start("quell-provider", move |tell| async move {
             let name = egress.tun_name.clone();
             let tun = TunDevice::create(TunConfig {
@@ -51,9 +58,10 @@ impl Provider {
             add_addresses(&link, &gateway).await?;
             link.up().await?;
             let egress = KernelEgress::install(egress)?;
-            let (engine, handle) = ProviderEngine::new(settings, split(tun), seed)?;
+            let (mut engine, handle) = ProviderEngine::new(settings, split(tun), seed)?;
             info!(listen = %engine.local_addr()?, interface = name, "provider is ready");
             // The starter may have gone; the engine then ends by its handle.
+            let _ = give.send(engine.messages());
             let _ = tell.send(Ok(handle));
             let ended = engine.run().await;
             egress.remove()?;
@@ -66,7 +74,14 @@ impl Provider {
         Ok(Self {
             _control: control,
             running,
+            messages: Mutex::new(given.try_recv().ok()),
         })
+    }
+
+    /// The way to send messages to clients' programs, by their keys, and to take
+    /// theirs; `None` after the first call.
+    pub fn messages(&self) -> Option<Messages<PublicKey>> {
+        self.messages.lock().take()
     }
 
     /// What it is doing.

@@ -45,7 +45,7 @@ fn ping_in_both_families() -> Outcome {
 
 fn files_of_200_mb_come_and_go_with_the_right_hash() -> Outcome {
     let mut world = World::new(1_500)?;
-    world.until_mtu(1_400)?;
+    world.until_mtu(1_390)?;
     for target in FAMILIES {
         let server = world
             .net
@@ -114,7 +114,7 @@ fn names_are_resolved_over_udp() -> Outcome {
 
 fn udp_of_every_size_up_to_fragments() -> Outcome {
     let mut world = World::new(1_500)?;
-    world.until_mtu(1_400)?;
+    world.until_mtu(1_390)?;
     for target in FAMILIES {
         let echo = world
             .net

@@ -71,7 +71,7 @@ fn a_path_that_shrinks_silently_stalls_tcp_briefly() -> Outcome {
 fn shrinks(how: &str, shrink: fn(&Routed) -> quell_lab::Result<()>) -> Outcome {
     for download in [true, false] {
         let mut world = World::new(1_500)?;
-        world.until_mtu(1_400)?;
+        world.until_mtu(1_390)?;
         let server = world
             .net
             .world

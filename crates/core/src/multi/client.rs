@@ -361,6 +361,11 @@ impl Client {
         }
     }
 
+    /// Whether [`Client::poll_message`] would yield one.
+    pub fn has_message(&self) -> bool {
+        self.path.as_ref().is_some_and(Path::has_message)
+    }
+
     /// The provider's next message. Taking it is what lets it send more.
     pub fn poll_message(&mut self) -> Option<Bytes> {
         self.path.as_mut()?.poll_message()

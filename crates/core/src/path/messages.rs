@@ -60,6 +60,11 @@ impl Path {
         taken
     }
 
+    /// Whether [`Path::poll_message`] would yield one.
+    pub fn has_message(&self) -> bool {
+        self.lanes.receive[Lane::MESSAGE.index()].has_delivery()
+    }
+
     /// The next message of the peer. Taking it is what lets the peer send more.
     pub fn poll_message(&mut self) -> Option<Bytes> {
         let delivery = self.lanes.receive[Lane::MESSAGE.index()].poll_deliver()?;

@@ -291,6 +291,22 @@ impl Provider {
         session.path().send_message(message, now)
     }
 
+    /// The session of a client's key.
+    pub fn session_of(&self, key: &PublicKey) -> Option<SessionId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Whose session it is.
+    pub fn key_of(&self, id: SessionId) -> Option<PublicKey> {
+        self.sessions.get(&id).map(|session| session.key)
+    }
+
+    /// Whether [`Provider::poll_message`] would yield one.
+    pub fn has_message(&self, id: SessionId) -> bool {
+        let has = |session: &Session| session.path_ref().has_message();
+        self.sessions.get(&id).is_some_and(has)
+    }
+
     /// The next message of the session's client. Taking it is what lets it send more.
     pub fn poll_message(&mut self, id: SessionId) -> Option<Bytes> {
         self.sessions.get_mut(&id)?.path().poll_message()

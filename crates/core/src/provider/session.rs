@@ -109,6 +109,10 @@ impl Session {
         &mut self.path
     }
 
+    pub(super) fn path_ref(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn awaits_departure(&self) -> bool {
         self.is_up() && self.path.awaits_departure()
     }

@@ -52,7 +52,7 @@ pub struct ReceiveSequence {
     pub(super) holds: Holds,
     /// Numbers that are gone and may have freed others.
     pub(super) gone: VecDeque<(u64, u64)>,
-    ready: VecDeque<Delivery>,
+    pub(super) ready: VecDeque<Delivery>,
     ready_packs: u64,
     srtt: Option<Duration>,
     pub(super) counters: ReceiveCounters,

@@ -17,4 +17,10 @@ impl ReceiveSequence {
     pub fn poll_hold(&self) -> Option<Instant> {
         self.holds.deadline()
     }
+
+    /// Whether [`ReceiveSequence::poll_deliver`] would yield something.
+    #[must_use]
+    pub fn has_delivery(&self) -> bool {
+        !self.ready.is_empty()
+    }
 }

@@ -155,10 +155,11 @@ fn a_path_that_answers_and_carries_nothing_is_given_up_within_seconds() {
 
 #[test]
 fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
-    let mut config = WorldConfig::default();
-    // QUIC's own end is not what is tested here.
-    config.idle_timeout = Duration::from_secs(200_000);
-    let mut world = World::up(config);
+    let mut world = World::up(WorldConfig {
+        // QUIC's own end is not what is tested here.
+        idle_timeout: Duration::from_secs(200_000),
+        ..WorldConfig::default()
+    });
     world.set_blackhole(Way::Both, true);
     let mut most = (0, 0);
     for hour in 0..24 * 60 {

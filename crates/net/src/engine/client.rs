@@ -8,6 +8,7 @@ use futures_util::future::{FutureExt as _, LocalBoxFuture};
 use quell_core::config::ClientConfig;
 use quell_core::multi::{Client, Notice, Output};
 use quell_core::path::Violation;
+use quell_core::send::Backpressure;
 use quell_core::status::{ClientStatus, TunnelAddresses};
 use quell_tun::{StopHandle, TunReader, TunWriter};
 use quell_wire::key::PublicKey;
@@ -18,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use super::link::{Link, LinkEvent, Settling};
+use super::messages::{self, Mailbox, Messages, Outgoing};
 use super::{Handle, Request, now, sleep_until};
 use crate::error::NetError;
 use crate::identity::Identity;
@@ -112,6 +114,9 @@ enum Event {
     Link(LinkEvent),
     Tun(Option<Vec<BytesMut>>),
     Request(Option<Request<ClientReport>>),
+    Message(Outgoing<()>),
+    /// The embedder takes messages again.
+    Room,
     Timeout,
 }
 
@@ -127,6 +132,9 @@ pub struct ClientEngine {
     outlet: Outlet,
     device: watch::Sender<DeviceState>,
     requests: mpsc::Receiver<Request<ClientReport>>,
+    mailbox: Mailbox<()>,
+    /// A message that waits for room in its lane.
+    outgoing: Option<Outgoing<()>>,
     datagrams: Vec<Bytes>,
     settling: Settling,
     provider_address: Option<SocketAddr>,
@@ -164,11 +172,21 @@ impl ClientEngine {
             outlet,
             device,
             requests,
+            mailbox: messages::pair().1,
+            outgoing: None,
             datagrams: Vec::new(),
             settling: Settling::default(),
             provider_address: None,
         };
         Ok((engine, handle, wanted))
+    }
+
+    /// The way to send messages to the provider and to take its own; the last call
+    /// counts.
+    pub fn messages(&mut self) -> Messages<()> {
+        let (messages, mailbox) = messages::pair();
+        self.mailbox = mailbox;
+        messages
     }
 
     /// Runs until it is told to stop, or until the TUN is gone.
@@ -187,6 +205,8 @@ impl ClientEngine {
                 Event::Tun(Some(batch)) => self.handle_tun(batch),
                 Event::Dialled(dialled) => self.handle_dialled(dialled),
                 Event::Link(event) => self.handle_link(event),
+                Event::Message(outgoing) => self.outgoing = Some(outgoing),
+                Event::Room => {}
                 Event::Timeout => self.core.handle_timeout(now()),
             }
         }
@@ -196,10 +216,13 @@ impl ClientEngine {
     async fn wait(&mut self) -> Event {
         let deadline = self.deadline();
         let departures = self.core.awaits_departure();
+        let inbox = self.mailbox.sender();
         tokio::select! {
             event = self.connection.event(&mut self.datagrams, departures) => event,
             batch = self.inlet.receive(), if self.core.wants_packets() => Event::Tun(batch),
             request = self.requests.recv() => Event::Request(request),
+            outgoing = self.mailbox.next(), if self.outgoing.is_none() => Event::Message(outgoing),
+            () = messages::room(&inbox), if self.core.has_message() => Event::Room,
             () = sleep_until(deadline) => Event::Timeout,
         }
     }
@@ -270,6 +293,7 @@ impl ClientEngine {
 
     fn drain(&mut self) {
         let now = now();
+        self.carry_messages(now);
         if let Connection::Up(connected) = &self.connection {
             match connected.link.facts() {
                 Some(facts) => self.core.on_carrier(self.attempt, facts, now),
@@ -283,6 +307,22 @@ impl ClientEngine {
             self.perform(output);
         }
         self.outlet.flush();
+    }
+
+    fn carry_messages(&mut self, now: Instant) {
+        if let Some(outgoing) = self.outgoing.take() {
+            match self.core.send_message(&outgoing.message, now) {
+                Err(Backpressure::Count | Backpressure::Bytes | Backpressure::Credit) => {
+                    self.outgoing = Some(outgoing);
+                }
+                taken @ (Ok(()) | Err(Backpressure::Ended | Backpressure::TooLong)) => {
+                    // Whoever sent it may have gone.
+                    let _ = outgoing.taken.send(taken);
+                }
+            }
+        }
+        let core = &mut self.core;
+        messages::deliver(&self.mailbox.sender(), || Some(((), core.poll_message()?)));
     }
 
     fn perform(&mut self, output: Output) {

@@ -8,11 +8,14 @@
 pub mod client;
 
 mod link;
+mod messages;
 pub mod provider;
 
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
+
+pub use messages::Messages;
 
 use crate::error::NetError;
 

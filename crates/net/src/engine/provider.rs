@@ -19,7 +19,9 @@ use bytes::{Bytes, BytesMut};
 use quell_core::config::ProviderConfig;
 use quell_core::path::Violation;
 use quell_core::provider::{AddressPool, Output, Provider, Roster, SessionId};
+use quell_core::send::Backpressure;
 use quell_core::status::ProviderStatus;
+use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use serde::Serialize;
@@ -28,6 +30,7 @@ use tracing::{debug, info, warn};
 
 use super::client::Device;
 use super::link::{self, Link, LinkEvent, Settling};
+use super::messages::{self, Mailbox, Messages, Outgoing};
 use super::{Handle, Request, now, sleep_until};
 use crate::error::NetError;
 use crate::identity::Identity;
@@ -80,6 +83,7 @@ struct Shared {
     wakers: RefCell<HashMap<SessionId, Rc<Notify>>>,
     handshakes: RefCell<Handshakes>,
     watch: SocketWatch,
+    inbox: RefCell<mpsc::Sender<(PublicKey, Bytes)>>,
 }
 
 #[derive(Default)]
@@ -95,6 +99,7 @@ pub struct ProviderEngine {
     pump: Pump,
     inlet: Inlet,
     requests: mpsc::Receiver<Request<ProviderReport>>,
+    mailbox: Mailbox<PublicKey>,
 }
 
 impl ProviderEngine {
@@ -124,12 +129,14 @@ impl ProviderEngine {
             settings.mtu_max,
             seed,
         );
+        let (_, mailbox) = messages::pair();
         let shared = Rc::new(Shared {
             core: RefCell::new(core),
             outlet: RefCell::new(outlet),
             wakers: RefCell::default(),
             handshakes: RefCell::default(),
             watch,
+            inbox: RefCell::new(mailbox.sender()),
         });
         let engine = Self {
             endpoint,
@@ -137,8 +144,17 @@ impl ProviderEngine {
             pump,
             inlet,
             requests,
+            mailbox,
         };
         Ok((engine, handle))
+    }
+
+    /// The way to send messages to clients and to take theirs; the last call counts.
+    pub fn messages(&mut self) -> Messages<PublicKey> {
+        let (messages, mailbox) = messages::pair();
+        self.shared.inbox.replace(mailbox.sender());
+        self.mailbox = mailbox;
+        messages
     }
 
     /// Where it listens.
@@ -168,6 +184,7 @@ impl ProviderEngine {
                     Some(batch) => self.shared.handle_tun(batch, &self.inlet),
                     None => break,
                 },
+                outgoing = self.mailbox.next() => self.shared.send_message(outgoing),
                 request = self.requests.recv() => match request {
                     Some(Request::Status(answer)) => {
                         // Whoever asked may have gone.
@@ -261,6 +278,23 @@ impl Shared {
         self.wake_ready();
     }
 
+    /// Gives a message to its client's lane, or says at once why not: to wait for
+    /// one client would make all others wait.
+    fn send_message(&self, outgoing: Outgoing<PublicKey>) {
+        let mut core = self.core.borrow_mut();
+        let taken = match core.session_of(&outgoing.to) {
+            Some(id) => {
+                if let Some(waker) = self.wakers.borrow().get(&id) {
+                    waker.notify_one();
+                }
+                core.send_message(id, &outgoing.message, now())
+            }
+            None => Err(Backpressure::Ended),
+        };
+        // Whoever sent it may have gone.
+        let _ = outgoing.taken.send(taken);
+    }
+
     fn wake_ready(&self) {
         let mut core = self.core.borrow_mut();
         let wakers = self.wakers.borrow();
@@ -334,12 +368,14 @@ impl SessionTask {
     }
 
     async fn wait(&mut self) -> Event {
-        let (deadline, departures) = {
+        let inbox = self.shared.inbox.borrow().clone();
+        let (deadline, departures, has_message) = {
             let core = self.shared.core.borrow();
             let core_due = core.poll_timeout(self.id).map(|(at, _)| at);
             let look = self.settling.borrow().next_look(now());
             let due = [core_due, look].into_iter().flatten().min();
-            (due, core.awaits_departure(self.id))
+            let departures = core.awaits_departure(self.id);
+            (due, departures, core.has_message(self.id))
         };
         let connection = &self.connection;
         let link = &mut self.link;
@@ -353,6 +389,7 @@ impl SessionTask {
         tokio::select! {
             event = link_event => event,
             () = self.waker.notified() => Event::Woken,
+            () = messages::room(&inbox), if has_message => Event::Woken,
             () = sleep_until(deadline) => Event::Timeout,
         }
     }
@@ -415,6 +452,10 @@ impl SessionTask {
             }
         }
         outlet.flush();
+        if let Some(key) = core.key_of(self.id) {
+            let inbox = self.shared.inbox.borrow();
+            messages::deliver(&inbox, || Some((key, core.poll_message(self.id)?)));
+        }
         None
     }
 }

@@ -37,7 +37,7 @@ const EXIT_INTERRUPTED: i32 = 130;
 /// MTU of the wire, in bytes.
 const WIRE_MTU: u32 = 1_500;
 /// Inner packets above this size cross whole once the path's MTU is found, in bytes.
-const FULL_SIZE: u64 = 1_400;
+const FULL_SIZE: u64 = 1_390;
 
 /// Run both ends in two network namespaces and download a file through the tunnel
 #[derive(Debug, Args)]

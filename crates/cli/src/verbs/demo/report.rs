@@ -78,6 +78,7 @@ impl fmt::Display for Report {
         let seconds = self.download.elapsed.as_secs_f64();
         let mib = self.download.bytes as f64 / (1024.0 * 1024.0);
         let counters = &self.client["path"]["counters"];
+        let count = |name: &str| counters[name].as_u64().unwrap_or(0);
         let drops = |status: &Value| {
             status["path"]["drops"]
                 .as_object()
@@ -110,8 +111,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "carried    {} packets out, {} in, {} dropped, {} unaccounted for",
-            counters["sent"],
-            counters["received"],
+            count("sent") + count("laned"),
+            count("received"),
             drops(&self.client),
             self.client["unaccounted"]
         )?;
