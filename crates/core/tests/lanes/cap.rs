@@ -132,7 +132,7 @@ fn run(lane: Lane, max_resend_count: u8, seed: u64, ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     // R-3 R-10, case B01
     #[test]

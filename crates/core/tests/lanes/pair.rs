@@ -336,8 +336,8 @@ impl Pair {
             && self.sender.poll_timeout().is_none()
             && self.sender.counters().in_flight == 0
             && self.receiver.poll_timeout().is_none()
-            && self.forward.is_idle()
-            && self.back.is_idle()
+            && self.forward.is_idle(self.now)
+            && self.back.is_idle(self.now)
     }
 
     fn fire(&mut self) {

@@ -236,9 +236,9 @@ impl Carrier {
         self.queue.iter().map(|datagram| datagram.packs).sum()
     }
 
-    /// Whether nothing waits and nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.link.counters().in_flight == 0
+    /// Whether nothing waits, nothing is under way, and nothing is kept from being handed over.
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+        self.queue.is_empty() && self.link.counters().in_flight == 0 && self.refuses_until <= now
     }
 
     /// Whether our ledger and the link's counters tell the same story.
