@@ -4,11 +4,18 @@
 //! has a chance of 2⁻¹⁷ that all of its sends are lost, so that one in eight runs ends with a named pack; that this is the
 //! only way in which it ends is what the test demands.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use quell_core::config::receive::ReceiveConfig;
+use quell_core::recv::ReceiveSequence;
 use quell_sim::pair::for_seeds;
-use quell_wire::frame::Lane;
+use quell_wire::frame::{Lane, Pack, PackFlags};
+use quell_wire::registry::BITMAP_NUMBERS;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 
 use crate::pair::traffic::{Offer, steady};
 use crate::pair::{MS, Out, Pair, S, Setup, packs_of};
@@ -131,4 +138,37 @@ fn on_the_message_lane_the_same_loss_delays_all_behind_it() {
             .all(|out| out.at == outs[0].at && out.at > elapsed + 75 * MS),
         "{outs:?}"
     );
+}
+
+#[test]
+fn a_whole_window_in_any_order_and_twice_is_delivered_once() {
+    // case B59: permutations within 8,191 numbers, and the first number is one like any other
+    let test = "lanes::order::a_whole_window_in_any_order_and_twice_is_delivered_once";
+    for_seeds(test, 5, |seed| {
+        let now = Instant::now();
+        let mut receiver = ReceiveSequence::new(Lane::FLOW, ReceiveConfig::default(), now);
+        let mut order: Vec<u64> = (0..BITMAP_NUMBERS).flat_map(|n| [n, n]).collect();
+        order.shuffle(&mut SmallRng::seed_from_u64(seed));
+        let mut delivered = BTreeSet::new();
+        for (number, tx) in order.iter().copied().zip(1..) {
+            let data = number.to_be_bytes();
+            let pack = Pack {
+                lane: Lane::FLOW,
+                number,
+                tx,
+                flags: PackFlags::WHOLE,
+                dep: 0,
+                data: &data,
+            };
+            let bytes = Bytes::copy_from_slice(&data);
+            receiver.handle_pack(&pack, bytes, now).unwrap();
+            while let Some(delivery) = receiver.poll_deliver() {
+                assert_eq!(delivery.bytes, delivery.number.to_be_bytes()[..]);
+                assert!(delivered.insert(delivery.number), "{delivery:?} again");
+            }
+        }
+        assert!(delivered.into_iter().eq(0..BITMAP_NUMBERS));
+        assert_eq!(receiver.cumulative(), BITMAP_NUMBERS);
+        assert_eq!(receiver.counters().duplicates, BITMAP_NUMBERS);
+    });
 }
