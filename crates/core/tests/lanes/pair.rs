@@ -140,7 +140,7 @@ pub(crate) struct Pair {
     pongs_due: VecDeque<u64>,
     pub(crate) pongs: u64,
     srtt: Option<Duration>,
-    /// When the sender heard an ACK last.
+    /// When the sender heard an ACK last, until its lane ended.
     pub(crate) heard_at: Option<Instant>,
     pub(crate) sent: Vec<Sent>,
     /// Each datagram of the sender and its hand-over, when it is asked for.

@@ -51,7 +51,9 @@ impl Pair {
                         self.fail(&format!("the sender accuses: {violation:?}"));
                     }
                     self.books.granted(ack.credit);
-                    self.heard_at = Some(self.now);
+                    if self.sender.exhausted().is_none() {
+                        self.heard_at = Some(self.now);
+                    }
                 }
                 Frame::Pong(_) => self.pongs += 1,
                 Frame::Pack(_) | Frame::Skip(_) | Frame::Ping(_) | Frame::Dgram(_) => {}
