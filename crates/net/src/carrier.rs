@@ -9,12 +9,30 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quell_core::path::CarrierFacts;
 use quinn::{Connection, ConnectionError, SendDatagramError};
+use serde::Serialize;
 
 use crate::transport::DATAGRAM_SEND_BYTES;
 
 /// Most datagrams taken at a time: bounds how long the engine looks away from
 /// its other inputs.
 const RECEIVE_BATCH_MAX: usize = 128;
+
+/// What QUIC says of its path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct QuicReport {
+    /// The UDP payload that the path carries, in bytes.
+    pub udp_payload_bytes: u16,
+    /// The congestion window, in bytes.
+    pub cwnd_bytes: u64,
+    /// The smoothed round trip, in microseconds.
+    pub rtt_us: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets that are taken for lost.
+    pub packets_lost: u64,
+    /// How often the path was found to swallow what it had carried before.
+    pub black_holes: u64,
+}
 
 #[derive(Debug, Clone)]
 pub(crate) struct Carrier {
@@ -37,6 +55,18 @@ impl Carrier {
             cwnd_bytes: path.cwnd,
             rtt: path.rtt,
         })
+    }
+
+    pub(crate) fn report(&self) -> QuicReport {
+        let path = self.connection.stats().path;
+        QuicReport {
+            udp_payload_bytes: path.current_mtu,
+            cwnd_bytes: path.cwnd,
+            rtt_us: u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX),
+            packets_sent: path.sent_packets,
+            packets_lost: path.lost_packets,
+            black_holes: path.black_holes_detected,
+        }
     }
 
     /// Hands a datagram over; whether quinn took it.

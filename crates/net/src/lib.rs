@@ -22,6 +22,7 @@ mod tls;
 pub mod transport;
 mod words;
 
+pub use carrier::QuicReport;
 pub use error::NetError;
 pub use pump::DeviceCounters;
 pub use socket::{SocketCounters, SocketWatch};

@@ -7,13 +7,20 @@
 //!
 //! Inwards, a full channel stops the reader, and the TUN's own queue in the
 //! kernel fills: back-pressure without a drop of ours. Outwards the engine never
-//! waits: what the writer's channel does not take is dropped and counted. Empty
-//! batches travel back, so that at steady state no batch is allocated.
+//! waits: what the writer's channel does not take at the moment stays with the
+//! engine's end, gathers to full batches there, and goes as soon as the writer has
+//! taken one; beyond that bound it is dropped and counted. Empty batches travel
+//! back, so that at steady state no batch is allocated.
+//!
+//! The writer parks while it has nothing to do. A blocking receive would spin
+//! before it sleeps, which at some thousand packets a second is most of what the
+//! thread does.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Thread};
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
@@ -28,6 +35,10 @@ use crate::error::NetError;
 /// at 10 Gbit/s: enough to cover a turn of the engine, too little to be a queue
 /// that anyone notices.
 const BATCHES_MAX: usize = 8;
+
+/// Packets that wait at the engine's end of the writer: as many as fit into the
+/// channel in full batches.
+const WAITING_PACKETS_MAX: usize = BATCHES_MAX * quell_tun::BATCH_PACKETS_MAX;
 
 /// What became of packets handed to the device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -93,7 +104,10 @@ pub(crate) struct Inlet {
 pub(crate) struct Outlet {
     batches: Option<Sender<Vec<Bytes>>>,
     spare: Receiver<Vec<Bytes>>,
-    pending: Vec<Bytes>,
+    waiting: VecDeque<Bytes>,
+    writer: Thread,
+    /// Told whenever the writer has taken a batch.
+    room: Arc<Notify>,
     books: Arc<Books>,
 }
 
@@ -118,25 +132,29 @@ pub(crate) fn start(
         result
     })?;
     let writer_books = Arc::clone(&books);
+    let room = Arc::new(Notify::new());
+    let writer_room = Arc::clone(&room);
     let writer = spawn("quell-tun-write", move || {
-        write_all(writer, &out_rx, &out_spare_tx, &writer_books)
+        write_all(writer, &out_rx, &out_spare_tx, &writer_books, &writer_room)
     })?;
+    let outlet = Outlet {
+        batches: Some(out_tx),
+        spare: out_spare_rx,
+        waiting: VecDeque::new(),
+        writer: writer.thread().clone(),
+        room,
+        books: Arc::clone(&books),
+    };
     let pump = Pump {
         stop,
         reader,
         writer,
-        books: Arc::clone(&books),
+        books,
     };
     let inlet = Inlet {
         batches: in_rx,
         spare: in_spare_tx,
         wake,
-    };
-    let outlet = Outlet {
-        batches: Some(out_tx),
-        spare: out_spare_rx,
-        pending: Vec::new(),
-        books,
     };
     Ok((pump, inlet, outlet))
 }
@@ -174,14 +192,24 @@ fn write_all(
     batches: &Receiver<Vec<Bytes>>,
     spare: &Sender<Vec<Bytes>>,
     books: &Books,
+    room: &Notify,
 ) -> Result<(), TunError> {
-    for mut batch in batches {
+    loop {
+        let mut batch = match batches.try_recv() {
+            Ok(batch) => batch,
+            // Whoever sends, or lets go of the channel, unparks: nothing is missed.
+            Err(TryRecvError::Empty) => {
+                thread::park();
+                continue;
+            }
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        };
+        room.notify_one();
         match writer.write_batch(&batch) {
             Ok(report) => books.report(&report),
             Err(error) => {
-                books
-                    .refused
-                    .fetch_add(batch.len() as u64, Ordering::Relaxed);
+                let lost = batch.len() as u64;
+                books.refused.fetch_add(lost, Ordering::Relaxed);
                 return Err(error);
             }
         }
@@ -189,7 +217,6 @@ fn write_all(
         // The way back is as long as the way there; a batch that finds no room is freed.
         let _ = spare.try_send(batch);
     }
-    Ok(())
 }
 
 impl Inlet {
@@ -213,35 +240,70 @@ impl Inlet {
 }
 
 impl Outlet {
-    /// Adds a packet to the batch under way.
+    /// Adds a packet to what waits. Beyond the bound it is dropped: it came last.
     pub(crate) fn push(&mut self, packet: Bytes) {
-        self.pending.push(packet);
-        if self.pending.len() >= quell_tun::BATCH_PACKETS_MAX {
+        self.books.offered.fetch_add(1, Ordering::Relaxed);
+        if self.waiting.len() >= WAITING_PACKETS_MAX {
+            self.books.full.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.waiting.push_back(packet);
+        if self.waiting.len() % quell_tun::BATCH_PACKETS_MAX == 0 {
             self.flush();
         }
     }
 
-    /// Hands the batch under way to the writer.
+    /// Hands what waits to the writer, as far as it has room.
     pub(crate) fn flush(&mut self) {
-        if self.pending.is_empty() {
-            return;
+        while !self.waiting.is_empty() {
+            let Some(batches) = &self.batches else {
+                return self.refuse();
+            };
+            if batches.is_full() {
+                return;
+            }
+            let mut batch = self.spare.try_recv().unwrap_or_default();
+            let packets = self.waiting.len().min(quell_tun::BATCH_PACKETS_MAX);
+            batch.extend(self.waiting.drain(..packets));
+            match batches.try_send(batch) {
+                Ok(()) => self.writer.unpark(),
+                Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => {
+                    // Full it cannot be, as nobody else sends: the writer has ended.
+                    let lost = batch.len() as u64;
+                    self.books.refused.fetch_add(lost, Ordering::Relaxed);
+                    return self.refuse();
+                }
+            }
         }
-        let next = self.spare.try_recv().unwrap_or_default();
-        let batch = std::mem::replace(&mut self.pending, next);
-        let packets = batch.len() as u64;
-        self.books.offered.fetch_add(packets, Ordering::Relaxed);
-        let lost = match self.batches.as_ref().map(|batches| batches.try_send(batch)) {
-            Some(Ok(())) => return,
-            Some(Err(TrySendError::Full(_))) => &self.books.full,
-            Some(Err(TrySendError::Disconnected(_))) | None => &self.books.refused,
-        };
-        lost.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    fn refuse(&mut self) {
+        let lost = self.waiting.drain(..).count() as u64;
+        self.books.refused.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// Whether packets wait for room in the writer's channel.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Told when there may be room again.
+    pub(crate) fn room(&self) -> Arc<Notify> {
+        Arc::clone(&self.room)
     }
 
     /// Lets the writer's thread end; what is pushed after this is dropped.
     pub(crate) fn close(&mut self) {
         self.flush();
+        self.refuse();
         self.batches = None;
+        self.writer.unpark();
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

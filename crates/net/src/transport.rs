@@ -22,6 +22,10 @@ const DATAGRAM_RECEIVE_BYTES: usize = 2 * 1024 * 1024;
 const ACK_ELICITING_THRESHOLD: u32 = 10;
 /// Longest delay of an acknowledgement. 25 ms is QUIC's own default.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+/// How long a path that swallowed large packets carries small ones before it is
+/// searched anew. 2 s: random loss of some per cent looks like that now and then,
+/// and a search costs a dozen packets.
+const BLACK_HOLE_COOLDOWN: Duration = Duration::from_secs(2);
 /// Bytes of one control stream on their way: one message of the largest size and some.
 const CONTROL_STREAM_BYTES: u32 = 128 * 1024;
 
@@ -104,7 +108,7 @@ impl TransportSettings {
         discovery
             .upper_bound(self.mtu_upper)
             .interval(Duration::from_secs(60))
-            .black_hole_cooldown(Duration::from_secs(20));
+            .black_hole_cooldown(BLACK_HOLE_COOLDOWN);
         let mut acks = AckFrequencyConfig::default();
         acks.ack_eliciting_threshold(VarInt::from_u32(ACK_ELICITING_THRESHOLD))
             .max_ack_delay(Some(MAX_ACK_DELAY));

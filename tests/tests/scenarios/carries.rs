@@ -141,7 +141,7 @@ fn sizes() -> impl Iterator<Item = usize> {
 /// That answer is asked for once more; a smaller one must come at once.
 fn round_trip(server: SocketAddr, len: usize) -> Outcome {
     let whole_packet = len + if server.is_ipv4() { 28 } else { 48 };
-    let may_teach = whole_packet > 1_400;
+    let may_teach = whole_packet > 1_390;
     let patience = Duration::from_secs(if may_teach { 1 } else { 5 });
     let first = probe::udp_round_trip(server, len, patience);
     if first.is_ok() {

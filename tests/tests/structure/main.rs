@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `defaults` | the page of all defaults |
 //! | `graph` | which crate may depend on which, where the named libraries stand, lints, the dependency table |
 //! | `limits` | sizes of files and functions, a doc on each file |
 //! | `words` | what may not be said: clocks in the core, stubs, unsafe code |
@@ -13,6 +14,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod defaults;
 mod graph;
 mod limits;
 mod requirements;

@@ -11,9 +11,12 @@
 //! lane 0    each number waits for the one before it, without an end: strict order is the same rule with dep = 1
 //! ```
 //!
-//! The hold begins when the held packet is there and lasts min(200 ms, max(20 ms, 1.25·srtt + ack delay)): a loss that the
-//! first ACK shows is resent one round trip and that ACK's delay later; what takes longer is better told to the user's
-//! TCP than hidden from it (RFC 8985's reordering window plays the same part there).
+//! The hold begins when the held packet is there and lasts min(200 ms, max(20 ms, 2·(1.25·srtt + ack delay))): a loss that
+//! the first ACK shows is repaired one round trip, the reorder window and that ACK's delay later, and a repair that is lost
+//! itself once more. Of the packets of a path that loses 1 %, one in 10,000 needs that second repair. It looks like nothing,
+//! and is a loss to a TCP that is made to wait for it in disorder: with room for one repair, Cubic inside carried 39 Mbit/s
+//! of 100 at 40 ms and 1 %, with room for two 73. What takes longer is better told to the user's TCP than hidden from it,
+//! and 200 ms is where its own timer would run out.
 //!
 //! Invariants: a held packet's predecessor is *pending* (not known yet, in pieces, or held itself); predecessors have lower
 //! numbers, so chains end; what is held was admitted by credit, which bounds it, and owns its bytes. All walks are by number,
@@ -27,6 +30,9 @@ use bytes::Bytes;
 use super::fragments::Packet;
 use crate::config::receive::ReceiveConfig;
 
+/// Repairs of one loss that a hold waits for.
+const REPAIRS: u32 = 2;
+
 /// How long a packet waits at most, with a round trip of `srtt` (none: not known yet) and ACKs `ack_delay` late.
 pub(super) fn limit(
     config: &ReceiveConfig,
@@ -36,7 +42,8 @@ pub(super) fn limit(
     let Some(srtt) = srtt else {
         return config.hold_max;
     };
-    let wanted = srtt.saturating_add(srtt / 4).saturating_add(ack_delay);
+    let repair = srtt.saturating_add(srtt / 4).saturating_add(ack_delay);
+    let wanted = repair.saturating_mul(REPAIRS);
     wanted.max(config.hold_min).min(config.hold_max)
 }
 
@@ -163,11 +170,11 @@ mod tests {
             limit(&config, srtt, Duration::from_micros(delay_us)).as_micros()
         };
         assert_eq!(limit_us(0, 0), 20_000);
-        assert_eq!(limit_us(12, 5_000), 20_000);
-        assert_eq!(limit_us(12, 5_001), 20_001);
-        assert_eq!(limit_us(50, 10_000), 72_500);
-        assert_eq!(limit_us(152, 9_999), 199_999);
-        assert_eq!(limit_us(152, 10_001), 200_000);
+        assert_eq!(limit_us(4, 5_000), 20_000);
+        assert_eq!(limit_us(4, 5_001), 20_002);
+        assert_eq!(limit_us(40, 10_000), 120_000);
+        assert_eq!(limit_us(72, 9_999), 199_998);
+        assert_eq!(limit_us(72, 10_001), 200_000);
         assert_eq!(limit_us(10_000, 0), 200_000);
         assert_eq!(limit(&config, None, MS), 200 * MS);
         assert_eq!(limit(&config, Some(Duration::MAX), MS), 200 * MS);

@@ -21,6 +21,7 @@ use tracing::{debug, info, warn};
 use super::link::{Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
 use super::{Handle, Request, now, sleep_until};
+use crate::carrier::QuicReport;
 use crate::error::NetError;
 use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
@@ -83,6 +84,8 @@ pub struct ClientReport {
     pub udp: SocketCounters,
     /// The TUN's side.
     pub device: DeviceCounters,
+    /// QUIC beneath, while connected.
+    pub quic: Option<QuicReport>,
 }
 
 type Dialled = Result<Connected, String>;
@@ -115,7 +118,7 @@ enum Event {
     Tun(Option<Vec<BytesMut>>),
     Request(Option<Request<ClientReport>>),
     Message(Outgoing<()>),
-    /// The embedder takes messages again.
+    /// The embedder takes messages again, or the device packets.
     Room,
     Timeout,
 }
@@ -217,12 +220,14 @@ impl ClientEngine {
         let deadline = self.deadline();
         let departures = self.core.awaits_departure();
         let inbox = self.mailbox.sender();
+        let device = self.outlet.room();
         tokio::select! {
             event = self.connection.event(&mut self.datagrams, departures) => event,
             batch = self.inlet.receive(), if self.core.wants_packets() => Event::Tun(batch),
             request = self.requests.recv() => Event::Request(request),
             outgoing = self.mailbox.next(), if self.outgoing.is_none() => Event::Message(outgoing),
             () = messages::room(&inbox), if self.core.has_message() => Event::Room,
+            () = device.notified(), if self.outlet.is_waiting() => Event::Room,
             () = sleep_until(deadline) => Event::Timeout,
         }
     }
@@ -372,7 +377,12 @@ impl ClientEngine {
     }
 
     fn report(&self) -> ClientReport {
+        let quic = match &self.connection {
+            Connection::Up(connected) => Some(connected.link.report()),
+            Connection::Idle | Connection::Dialling(_) => None,
+        };
         ClientReport {
+            quic,
             client: self.core.status(now()),
             provider_address: self.provider_address,
             udp: self.watch.counters(),

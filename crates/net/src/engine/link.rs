@@ -12,7 +12,7 @@ use quinn::{Connection, RecvStream, SendStream, VarInt};
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, QuicReport};
 use crate::socket::SocketWatch;
 use crate::words;
 
@@ -114,6 +114,11 @@ impl Link {
     /// What the connection can take.
     pub(super) fn facts(&self) -> Option<CarrierFacts> {
         self.carrier.facts()
+    }
+
+    /// What QUIC says of its path.
+    pub(super) fn report(&self) -> QuicReport {
+        self.carrier.report()
     }
 
     /// Hands a datagram over; whether QUIC took it.

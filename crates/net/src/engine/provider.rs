@@ -369,6 +369,10 @@ impl SessionTask {
 
     async fn wait(&mut self) -> Event {
         let inbox = self.shared.inbox.borrow().clone();
+        let (device, device_full) = {
+            let outlet = self.shared.outlet.borrow();
+            (outlet.room(), outlet.is_waiting())
+        };
         let (deadline, departures, has_message) = {
             let core = self.shared.core.borrow();
             let core_due = core.poll_timeout(self.id).map(|(at, _)| at);
@@ -390,6 +394,7 @@ impl SessionTask {
             event = link_event => event,
             () = self.waker.notified() => Event::Woken,
             () = messages::room(&inbox), if has_message => Event::Woken,
+            () = device.notified(), if device_full => Event::Woken,
             () = sleep_until(deadline) => Event::Timeout,
         }
     }

@@ -146,7 +146,7 @@ impl Model {
             return self.config.hold_max;
         };
         let delay = (srtt / 4).min(self.config.ack_delay_max);
-        let limit = srtt.mul_f64(1.25) + delay;
+        let limit = 2 * (srtt.mul_f64(1.25) + delay);
         limit.clamp(self.config.hold_min, self.config.hold_max)
     }
 

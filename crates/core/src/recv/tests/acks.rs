@@ -32,7 +32,7 @@ fn a_short_round_trip_shortens_the_ack_and_with_it_the_hold() {
     assert_eq!(bench.due(), Some((5 * MS, "ack")));
     bench.whole(2, 1);
     assert!(bench.ack().is_some());
-    assert_eq!(bench.due(), Some((30 * MS, "hold")));
+    assert_eq!(bench.due(), Some((60 * MS, "hold")));
 }
 
 #[test]

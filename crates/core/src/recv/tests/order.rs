@@ -115,10 +115,10 @@ fn an_unordered_packet_waits_for_none() {
 
 #[test]
 fn a_hold_begins_with_the_held_packet_and_ends_exactly_at_its_limit() {
-    // srtt 50 ms: 1.25 · 50 + 10 = 72.5 ms.
+    // srtt 50 ms: 2 · (1.25 · 50 + 10) = 145 ms.
     let mut bench = Bench::new(Lane::FLOW);
     bench.lane.on_rtt(50 * MS);
-    let limit = Duration::from_micros(72_500);
+    let limit = 145 * MS;
     bench.at(3 * MS).whole(1, 1);
     bench.at(5 * MS).whole(3, 1);
     bench.ack();

@@ -18,10 +18,10 @@ use quell_wire::frame::{Credit, Lane};
 
 use super::traffic::{self, Offer, UNORDERED};
 
-/// DESIGN §4: min(200 ms, max(20 ms, 1.25·srtt + ack delay)), the ack delay being min(10 ms, srtt/4).
+/// min(200 ms, max(20 ms, 2·(1.25·srtt + ack delay))), the ack delay being min(10 ms, srtt/4).
 fn hold_limit(srtt: Option<Duration>) -> Duration {
     let (least, most) = (Duration::from_millis(20), Duration::from_millis(200));
-    let wanted = srtt.map(|srtt| srtt + srtt / 4 + (srtt / 4).min(Duration::from_millis(10)));
+    let wanted = srtt.map(|srtt| 2 * (srtt + srtt / 4 + (srtt / 4).min(Duration::from_millis(10))));
     wanted.unwrap_or(most).clamp(least, most)
 }
 
