@@ -23,7 +23,8 @@
 //! | [`provider`] | the exit: who may connect, which addresses, whose packet is this |
 //! | [`recv`] | the receiving end of a lane: each pack once, order, acknowledgements, credit |
 //! | [`send`] | the sending end of a lane: what is resent, when, and how often at most |
-//! | [`health`] | pacing of what failed |
+//! | [`health`] | is a path well, is the control plane, how fast may what failed be tried again |
+//! | [`congestion`] | what random loss may not take from the congestion window |
 //! | [`config`] | every constant, once |
 #![warn(missing_docs)]
 

@@ -248,7 +248,11 @@ impl Outlet {
             return;
         }
         self.waiting.push_back(packet);
-        if self.waiting.len() % quell_tun::BATCH_PACKETS_MAX == 0 {
+        if self
+            .waiting
+            .len()
+            .is_multiple_of(quell_tun::BATCH_PACKETS_MAX)
+        {
             self.flush();
         }
     }

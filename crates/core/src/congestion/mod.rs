@@ -22,17 +22,7 @@
 //! than the path does, the queue is left to Cubic, and flows beside it keep their
 //! share. The lowest and not the smoothed RTT: jitter raises a mean most.
 //!
-//! **Cruise.** A constant gain of 1.25 fills a deep queue by a quarter of a round
-//! trip for ever, and overflows one that is shallower: in the model of the crate's
-//! tests (20 Mbit/s, 40 ms, 5 ms of queue) it lost 14 % by its own doing and left
-//! AIMD beside it 0.1 of 50 Mbit/s. So the floor asks for more in two rounds of eight,
-//! stays while it gets more, and asks less often where it got nothing: 2.4 % and 3.4.
-//!
-//! Between probes it keeps its rate, no more: minimum RTT times rate is too little
-//! on a path with jitter, where a packet takes the minimum and something, and such a
-//! floor would shrink round by round. So a cruise empties the queue for one round,
-//! and from then on counts the lowest mean RTT of a round that it has seen, a quarter
-//! above the minimum at most.
+//! Why it cruises and probes instead of keeping one gain: see [`phase`].
 //!
 //! **What ends it.**
 //! - Loss above [`LOSS_PART`]: best rates of earlier rounds are forgotten at once,

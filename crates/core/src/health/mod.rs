@@ -1,13 +1,13 @@
 //! Is it well, and how fast may what failed be tried again?
 //!
 //! Each question has a type of its own, so that no answer to one leaks into
-//! another: [`path::PathHealth`] asks whether data makes progress on one path,
+//! another: `path::PathHealth` asks whether data makes progress on one path,
 //! [`signal::Signal`] carries the word of the control plane's health to those
 //! who widen their waits by it. [`backoff::Backoff`] is the only exponential
 //! wait of the project.
 
 pub mod backoff;
-pub mod path;
+pub(crate) mod path;
 pub mod signal;
 
 pub use backoff::{Backoff, Jitter};

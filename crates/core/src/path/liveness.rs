@@ -3,7 +3,7 @@
 //! The client keeps the address mappings of routers on the way alive: when it
 //! has sent nothing for `keepalive_interval`, it sends a PING. A provider never
 //! starts one on an idle path, so that a sleeping phone stays asleep. When else
-//! to ask is the business of [`crate::health::path`]. At most one PING stands in
+//! to ask is the business of `crate::health::path`. At most one PING stands in
 //! the carrier's queue; an answer is known by the nonce of the last, and an answer
 //! to nothing is ignored. A peer that floods PINGs breaks the protocol.
 //!

@@ -19,7 +19,7 @@
 //! | `oversize` | what becomes of packets that the path does not carry |
 //! | `counters` | what happened |
 //!
-//! Whether the path is well is asked of [`crate::health::path`].
+//! Whether the path is well is asked of `crate::health::path`.
 //!
 //! Invariants:
 //! - Everything handed in is sent, in a lane, queued, or dropped with a reason
