@@ -15,6 +15,7 @@ use crate::fixture::{Outcome, World, trials};
 trials![
     slow_paths_connect,
     a_lossy_path_carries_a_file_and_the_books_balance,
+    random_loss_does_not_shrink_the_path_for_long,
 ];
 
 /// The router's address on the client's side, where the relay listens.
@@ -97,4 +98,34 @@ fn a_lossy_path_carries_a_file_and_the_books_balance() -> Outcome {
         world.finish()?;
     }
     Ok(())
+}
+
+// case B43
+fn random_loss_does_not_shrink_the_path_for_long() -> Outcome {
+    let link = LinkConfig {
+        delay: Duration::from_millis(5),
+        loss: 0.05,
+        ..LinkConfig::default()
+    };
+    let (mut world, relay) = relayed(link)?;
+    world.until_mtu(1_390)?;
+    let server = world
+        .net
+        .world
+        .run(|| Server::start(SocketAddr::new(WORLD_V4, 0)))??;
+    let bytes = 10_000_000;
+    let sent = world
+        .net
+        .client
+        .run(|| http::upload(server.address(), bytes, Duration::from_secs(100)))??;
+    assert_eq!(sent.sha256, content::sha256(bytes));
+    let found = &world.client.status()?["quic"]["black_holes"];
+    println!(
+        "10 MB up at 10 ms RTT and 5 % loss: {:?}, taken for a black hole {found} times",
+        sent.elapsed
+    );
+    // Losses of full packets alone look like one now and then; the size is back soon.
+    world.until_mtu(1_390)?;
+    drop(relay);
+    world.finish()
 }

@@ -22,6 +22,7 @@ const STALL_MAX: Duration = Duration::from_secs(2);
 const TRANSFER_BYTES: u64 = 60_000_000;
 const PATIENCE: Duration = Duration::from_secs(90);
 
+// case B47
 fn inner_packets_of_1280_bytes_pass_every_outer_mtu() -> Outcome {
     for mtu in [1_280, 1_400, 1_500] {
         let world = World::new(mtu)?;
@@ -54,7 +55,15 @@ fn inner_packets_of_1280_bytes_pass_every_outer_mtu() -> Outcome {
                 content::sha256(2_000_000),
                 "outer {mtu}, {target}"
             );
+            let sent = world
+                .net
+                .client
+                .run(|| http::upload(server.address(), 1_048_576, PATIENCE))??;
+            assert_eq!(sent.sha256, content::sha256(1_048_576));
         }
+        // What the system refuses as too long is no loss: nothing of it is sent again.
+        let send = &world.client.status()?["path"]["flow"]["send"];
+        assert_eq!(send["evidence_resends"], 0, "outer {mtu}: {send}");
         world.finish()?;
     }
     Ok(())

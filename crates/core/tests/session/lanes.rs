@@ -328,3 +328,32 @@ fn a_ping_beside_a_full_flow_lane_waits_for_a_turn_and_not_for_the_queue() {
     let arrived = world.take_delivered(End::Provider);
     assert!(arrived.contains(&ping), "after {} segments", arrived.len());
 }
+
+#[test]
+fn over_a_carrier_that_loses_nothing_a_lane_without_resends_repeats_nothing() {
+    // case B57: a stream beneath repairs by itself; a second repair on top of it is the storm
+    let mut config = WorldConfig::default();
+    for path in [&mut config.client.path, &mut config.provider.path] {
+        path.lanes.send.max_resend_count = 0;
+    }
+    let mut world = World::up(config);
+    // As a stream under loss looks from above: late, in bursts, whole.
+    for place in 0..300 {
+        if place % 50 == 0 {
+            world.set_carrier(Way::Both, |carrier| carrier.held = place % 100 == 0);
+        }
+        let packet = segment(&world, false, 1, place, 600);
+        world.inject(End::Client(0), packet);
+        world.run_for(10 * MS);
+    }
+    world.set_carrier(Way::Both, |carrier| carrier.held = false);
+    world.run_for(2 * S);
+    let send = path_of(&world, End::Client(0)).flow.send;
+    assert_eq!((send.evidence_resends, send.silence_resends), (0, 0));
+    assert_eq!(
+        (send.first_sends, send.acked),
+        (send.accepted, send.accepted)
+    );
+    let places = arrivals(&world.take_delivered(End::Provider));
+    assert_eq!(displaced(&places[&1]), 0);
+}

@@ -38,6 +38,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..3_u8).prop_map(Op::Reach),
         1 => (0..2_u8).prop_map(Op::Restart),
         1 => (0..3_u8).prop_map(Op::Break),
+        3 => (any::<bool>(), 0..3_u8, any::<u8>()).prop_map(|(inwards, client, size)| Op::Message { inwards, client, size }),
+        1 => any::<u8>().prop_map(Op::Take),
         1 => (0..3_u8).prop_map(Op::Stale),
         1 => Just(Op::Nudge),
     ]

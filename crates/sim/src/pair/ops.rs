@@ -89,6 +89,17 @@ pub enum Op {
     Stale(u8),
     /// A spurious wake-up of all.
     Nudge,
+    /// A message of about this size, in steps of 512 bytes.
+    Message {
+        /// From the provider rather than from a client.
+        inwards: bool,
+        /// Which client's session.
+        client: u8,
+        /// Its size.
+        size: u8,
+    },
+    /// The embedders take what came: the provider's (odd) or a client's.
+    Take(u8),
 }
 
 impl Op {
@@ -99,7 +110,7 @@ impl Op {
         let argument = |index: usize| rest[..taken].get(index).copied().unwrap_or(0);
         let (a, b, c) = (argument(0), argument(1), argument(2));
         *bytes = &rest[taken..];
-        Some(match kind % 18 {
+        Some(match kind % 20 {
             0..=2 => Self::Wait {
                 scale: a % 4,
                 steps: b,
@@ -134,6 +145,12 @@ impl Op {
             14 => Self::Reach(a),
             15 => Self::Restart(a),
             16 => Self::Break(a),
+            17 => Self::Message {
+                inwards: a & 1 != 0,
+                client: a >> 1,
+                size: b,
+            },
+            18 => Self::Take(a),
             _ if a & 1 == 0 => Self::Stale(b),
             _ => Self::Nudge,
         })
@@ -206,6 +223,20 @@ impl Op {
                 world.tell_stale(client, dials.wrapping_sub(1), &Bytes::from_static(&[4, 0]));
             }
             Self::Nudge => world.nudge(),
+            Self::Message {
+                inwards,
+                client,
+                size,
+            } => {
+                let (client, from) = addressee(*inwards, *client);
+                let message = vec![*size; usize::from(*size) * 512];
+                // A refusal is an answer like any other.
+                let _ = world.send_message(client, from, &message);
+            }
+            Self::Take(who) => {
+                let (client, at) = addressee(who & 1 != 0, who >> 1);
+                world.take_messages(client, at);
+            }
         }
     }
 }
@@ -276,7 +307,7 @@ fn addressee(to_provider: bool, client: u8) -> (usize, End) {
 }
 
 /// A packet between the client and the world: bit 0 IPv6, bit 1 may be fragmented, bit 2 SYN, bits 3 and 4 a wrong source or
-/// destination.
+/// destination, bit 6 TCP, of one flow or another by bit 7.
 fn packet(world: &World, inwards: bool, client: usize, kind: u8, size: u8) -> Vec<u8> {
     let own = world.addresses(client);
     let v6 = kind & 1 != 0;
@@ -314,7 +345,16 @@ fn packet(world: &World, inwards: bool, client: usize, kind: u8, size: u8) -> Ve
     if kind & 4 != 0 {
         return build::tcp_syn((source, 40_000).into(), (destination, 443).into(), 8_960);
     }
-    header.udp(40_000, 443, &vec![size; usize::from(size) * 16])
+    let payload = vec![size; usize::from(size) * 16];
+    if kind & 64 != 0 {
+        let flow = 40_000 + u16::from(kind >> 7);
+        let segment = build::Segment {
+            sequence: size.into(),
+            ..build::Segment::default()
+        };
+        return header.tcp(flow, 443, &segment, &payload);
+    }
+    header.udp(40_000, 443, &payload)
 }
 
 fn weather(carrier: &mut CarrierConfig, kind: u8, strength: u8) {
