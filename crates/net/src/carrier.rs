@@ -5,12 +5,15 @@
 //! noticing. Calls are batch-shaped even where quinn takes one datagram at a
 //! time.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quell_core::path::CarrierFacts;
 use quinn::{Connection, ConnectionError, SendDatagramError};
 use serde::Serialize;
 
+use crate::congestion;
 use crate::transport::DATAGRAM_SEND_BYTES;
 
 /// Most datagrams taken at a time: bounds how long the engine looks away from
@@ -34,14 +37,19 @@ pub struct QuicReport {
     pub black_holes: u64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Carrier {
     connection: Connection,
+    /// The window before it was opened, in bytes; `None` while it is QUIC's own.
+    cwnd_before: Cell<Option<u64>>,
 }
 
 impl Carrier {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection }
+        Self {
+            connection,
+            cwnd_before: Cell::new(None),
+        }
     }
 
     /// What the connection can take; `None` when the peer takes no datagrams.
@@ -52,16 +60,26 @@ impl Carrier {
         Some(CarrierFacts {
             datagram_len_max,
             backlog_bytes: DATAGRAM_SEND_BYTES.saturating_sub(space + BOOKKEEPING_BYTES),
-            cwnd_bytes: path.cwnd,
+            cwnd_bytes: self.cwnd_before.get().unwrap_or(path.cwnd),
             rtt: path.rtt,
         })
+    }
+
+    /// Lets what is handed over leave whatever the congestion window says, or not.
+    pub(crate) fn grant(&self, granted: bool) {
+        if granted == self.cwnd_before.get().is_some() {
+            return;
+        }
+        let cwnd = self.connection.stats().path.cwnd;
+        self.cwnd_before.set(granted.then_some(cwnd));
+        congestion::grant(&self.connection, granted);
     }
 
     pub(crate) fn report(&self) -> QuicReport {
         let path = self.connection.stats().path;
         QuicReport {
             udp_payload_bytes: path.current_mtu,
-            cwnd_bytes: path.cwnd,
+            cwnd_bytes: self.cwnd_before.get().unwrap_or(path.cwnd),
             rtt_us: u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX),
             packets_sent: path.sent_packets,
             packets_lost: path.lost_packets,

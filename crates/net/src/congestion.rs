@@ -42,6 +42,7 @@ impl ControllerFactory for FlooredConfig {
             state: Arc::new(Mutex::new(State {
                 cubic,
                 floor: LossFloor::new(current_mtu.into()),
+                granted: false,
             })),
         })
     }
@@ -50,11 +51,30 @@ impl ControllerFactory for FlooredConfig {
 struct State {
     cubic: Box<dyn Controller>,
     floor: LossFloor,
+    /// What the core hands over leaves, whatever the window says.
+    granted: bool,
 }
 
 impl State {
     fn window(&mut self) -> u64 {
+        if self.granted {
+            return u64::MAX;
+        }
         self.floor.window_bytes(self.cubic.window())
+    }
+}
+
+/// Opens the window of a connection, or leaves it to the controller again.
+///
+/// quinn counts datagrams that were lost against the window until an answer comes,
+/// and its own probes back off without a ceiling: a path that was cut could stay
+/// unused for as long as the cut had lasted. While the core has hushed the path it
+/// hands over next to nothing, each at a time of its own choosing, and that must
+/// leave.
+pub(crate) fn grant(connection: &quinn::Connection, granted: bool) {
+    let controller = connection.congestion_state().into_any();
+    if let Ok(floored) = controller.downcast::<Floored>() {
+        floored.state.lock().granted = granted;
     }
 }
 

@@ -22,7 +22,7 @@ trials![
 const ROUTER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 254));
 
 /// A relay in the router, each way with `link`, through which the client dials.
-fn relayed(link: LinkConfig) -> Result<(World, Relay), Failed> {
+pub(crate) fn relayed(link: LinkConfig) -> Result<(World, Relay), Failed> {
     let mut relay = None;
     let world = World::with(1_500, |net: &Routed, plan| {
         let mut config = RelayConfig::new(SocketAddr::new(ROUTER, 0), plan.listen);

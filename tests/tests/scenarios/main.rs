@@ -14,6 +14,7 @@
 
 mod carries;
 mod commands;
+mod cut;
 mod families;
 mod fixture;
 mod hostile;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let trials = [
         carries::trials(),
         commands::trials(),
+        cut::trials(),
         families::trials(),
         hostile::trials(),
         killed::trials(),

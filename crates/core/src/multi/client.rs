@@ -348,6 +348,12 @@ impl Client {
         self.path.as_ref().is_some_and(Path::awaits_departure)
     }
 
+    /// Whether what is handed over must leave whatever the congestion window says:
+    /// see [`Path::is_hushed`].
+    pub fn is_hushed(&self, now: Instant) -> bool {
+        self.path.as_ref().is_some_and(|path| path.is_hushed(now))
+    }
+
     /// Takes a message for the provider, of at most half the window.
     ///
     /// # Errors

@@ -410,6 +410,13 @@ impl Path {
         self.liveness.rtt()
     }
 
+    /// Whether nothing is sent for the first time, because nothing comes back. What
+    /// is handed over meanwhile is little and timed: the congestion window, full of
+    /// what was lost, must not hold it.
+    pub fn is_hushed(&self, now: Instant) -> bool {
+        self.health.is_hushed(now)
+    }
+
     /// Whether the path does not answer.
     pub fn is_stalled(&self) -> bool {
         self.health.is_stalled()

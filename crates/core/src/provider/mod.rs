@@ -275,6 +275,13 @@ impl Provider {
         }
     }
 
+    /// Whether what is handed over for the session must leave whatever the congestion
+    /// window says: see [`crate::path::Path::is_hushed`].
+    pub fn is_hushed(&self, id: SessionId, now: Instant) -> bool {
+        let hushed = |session: &Session| session.is_up() && session.path_ref().is_hushed(now);
+        self.sessions.get(&id).is_some_and(hushed)
+    }
+
     /// Takes a message for the session's client, of at most half the window.
     ///
     /// # Errors

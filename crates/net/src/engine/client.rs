@@ -308,6 +308,8 @@ impl ClientEngine {
                 }),
             }
         }
+        let hushed = self.core.is_hushed(now);
+        self.with_link(|link| link.grant(hushed));
         while let Some(output) = self.core.poll_output(now) {
             self.perform(output);
         }

@@ -116,6 +116,11 @@ impl Link {
         self.carrier.facts()
     }
 
+    /// Lets what is handed over leave whatever the congestion window says, or not.
+    pub(super) fn grant(&self, granted: bool) {
+        self.carrier.grant(granted);
+    }
+
     /// What QUIC says of its path.
     pub(super) fn report(&self) -> QuicReport {
         self.carrier.report()
