@@ -100,11 +100,16 @@ impl Path {
         }
     }
 
-    /// A lane that waits for credit with nothing on its way asks for it.
+    /// A lane that waits for credit with nothing on its way asks for it, however
+    /// often it is refused, once a second.
     pub(super) fn ask_for_credit(&mut self) {
-        if self.lanes.is_starved() && !self.liveness.is_asking() {
-            self.liveness.want_ping();
+        let rest = self.config.health.prompted_ping_min;
+        let rests = |asked| self.now.saturating_duration_since(asked) < rest;
+        if !self.lanes.is_starved() || self.credit_asked_at.is_some_and(rests) {
+            return;
         }
+        self.credit_asked_at = Some(self.now);
+        self.liveness.want_ping();
     }
 
     /// Most bytes that may wait in the flow lane for their first send.

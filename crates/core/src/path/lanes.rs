@@ -71,6 +71,7 @@ impl Lanes {
         if let Err(reason) = send.admits(cut.pieces(), data.len()) {
             let starves = reason == Backpressure::Credit && !send.is_unacked();
             self.starved[lane.index()] |= starves;
+            send.on_not_admitted(reason);
             return Err(reason);
         }
         let first = send.next_number();
@@ -98,7 +99,7 @@ impl Lanes {
         self.waiting_bytes[index]
     }
 
-    /// A pack of `bytes` was handed over, or, `back`, refused.
+    /// A pack of `bytes` was handed over.
     pub(super) fn on_handed_over(&mut self, lane: Lane, kind: Kind, bytes: usize) {
         if kind == Kind::First {
             let waiting = &mut self.waiting_bytes[lane.index()];

@@ -155,11 +155,6 @@ impl Liveness {
         }
     }
 
-    /// Whether a PING is wanted or unanswered.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.wanted || self.outstanding.is_some()
-    }
-
     /// A datagram left for the carrier: mappings on the way are fresh.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         self.last_sent = now;

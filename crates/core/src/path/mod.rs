@@ -100,6 +100,8 @@ pub struct Path {
     icmp: IcmpErrors,
     recent_large: VecDeque<Bytes>,
     received: VecDeque<Bytes>,
+    /// When a refusal for want of credit drew a PING last.
+    credit_asked_at: Option<Instant>,
     messages_end: Option<MessagesEnd>,
     messages_ended: bool,
     slab: BytesMut,
@@ -154,6 +156,7 @@ impl Path {
             icmp: IcmpErrors::default(),
             recent_large: VecDeque::with_capacity(oversize::RECENT_LARGE_MAX),
             received: VecDeque::new(),
+            credit_asked_at: None,
             messages_end: None,
             messages_ended: false,
             slab: BytesMut::new(),

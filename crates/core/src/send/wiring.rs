@@ -3,6 +3,7 @@
 use quell_wire::frame::{Credit, Pack, PackFlags};
 use quell_wire::registry::DEP_MAX;
 
+use super::limits::Backpressure;
 use super::sequence::SendSequence;
 use super::{Degraded, ResendBudget};
 
@@ -10,6 +11,11 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
     /// Takes the credit of the greeting; a smaller one than before changes nothing.
     pub fn grant(&mut self, credit: Credit) {
         self.allowance.grant(credit);
+    }
+
+    /// Counts that something of several packs was refused as a whole.
+    pub fn on_not_admitted(&mut self, reason: Backpressure) {
+        self.counters.refusals.count(reason);
     }
 
     /// Whether a pack was handed over that is neither acknowledged nor given up.

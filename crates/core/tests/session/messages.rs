@@ -115,11 +115,30 @@ fn credit_whose_ack_was_lost_is_asked_for_and_comes_with_the_pong() {
     world.run_for(50 * MS);
     world.set_blackhole(Way::ToClient, false);
     // Nothing is on its way that would bring the news.
-    world.run_for(S / 2);
+    world.run_for(2 * S);
     let refused = world.send_message(0, End::Client(0), &block);
     assert_eq!(refused, Err(Backpressure::Credit));
     world.run_for(100 * MS);
     world.send_message(0, End::Client(0), &block).unwrap();
+}
+
+#[test]
+fn a_sender_that_keeps_asking_for_room_does_not_flood_its_peer() {
+    let mut world = World::up(WorldConfig::default());
+    let block = message(3, 200_000);
+    while world.send_message(0, End::Client(0), &block).is_ok() {
+        world.run_for(S);
+    }
+    let pings = |world: &World| world.client_status(0).path.unwrap().counters.pings_sent;
+    let before = pings(&world);
+    for _ in 0..10_000 {
+        let refused = world.send_message(0, End::Client(0), &block);
+        assert_eq!(refused, Err(Backpressure::Credit));
+        world.run_for(MS);
+    }
+    let asked = pings(&world) - before;
+    assert!((9..=11).contains(&asked), "{asked} in 10 s");
+    assert_eq!(ends(&mut world), []);
 }
 
 #[test]
