@@ -110,7 +110,7 @@ impl Op {
         let argument = |index: usize| rest[..taken].get(index).copied().unwrap_or(0);
         let (a, b, c) = (argument(0), argument(1), argument(2));
         *bytes = &rest[taken..];
-        Some(match kind % 20 {
+        Some(match kind % 18 {
             0..=2 => Self::Wait {
                 scale: a % 4,
                 steps: b,
@@ -145,14 +145,16 @@ impl Op {
             14 => Self::Reach(a),
             15 => Self::Restart(a),
             16 => Self::Break(a),
-            17 => Self::Message {
-                inwards: a & 1 != 0,
-                client: a >> 1,
-                size: b,
+            _ => match a % 4 {
+                0 => Self::Stale(b),
+                1 => Self::Nudge,
+                2 => Self::Message {
+                    inwards: b & 1 != 0,
+                    client: b >> 1,
+                    size: c,
+                },
+                _ => Self::Take(b),
             },
-            18 => Self::Take(a),
-            _ if a & 1 == 0 => Self::Stale(b),
-            _ => Self::Nudge,
         })
     }
 
@@ -163,6 +165,40 @@ impl Op {
                 let unit = [1, 20, 1_000, 10_000][usize::from(*scale % 4)];
                 world.run_for(Duration::from_millis(unit * (u64::from(*steps) % 16 + 1)));
             }
+            Self::Packet { .. }
+            | Self::Garbage { .. }
+            | Self::Datagram { .. }
+            | Self::Control { .. }
+            | Self::Message { .. }
+            | Self::Take(_) => self.carry(world),
+            Self::Weather { kind, strength } => {
+                world.set_carrier(Way::Both, |carrier| weather(carrier, *kind, *strength))
+            }
+            Self::DatagramLen(len) => world.set_datagram_len_max(usize::from(*len) * 8),
+            Self::Hold(held) => {
+                world.set_carrier(Way::Both, |carrier| carrier.held = held & 1 != 0)
+            }
+            Self::Blackhole(ways) => {
+                world.set_blackhole(Way::ToProvider, ways & 1 != 0);
+                world.set_blackhole(Way::ToClient, ways & 2 != 0);
+            }
+            Self::Reach(reach) => world
+                .set_reach([Reach::Up, Reach::Refusing, Reach::Silent][usize::from(*reach) % 3]),
+            Self::Restart(how) if how & 1 != 0 => world.crash_provider(),
+            Self::Restart(_) => world.restart_provider(),
+            Self::Break(client) => world.break_connection(usize::from(*client) % CLIENTS),
+            Self::Stale(client) => {
+                let client = usize::from(*client) % CLIENTS;
+                let dials = world.client_status(client).dials;
+                world.tell_stale(client, dials.wrapping_sub(1), &Bytes::from_static(&[4, 0]));
+            }
+            Self::Nudge => world.nudge(),
+        }
+    }
+
+    /// Does it, where it brings something that is to be carried.
+    fn carry(&self, world: &mut World) {
+        match self {
             Self::Packet {
                 inwards,
                 client,
@@ -201,28 +237,6 @@ impl Op {
                 let (client, at) = addressee(*to_provider, *client);
                 world.inject_control(client, at, bytes);
             }
-            Self::Weather { kind, strength } => {
-                world.set_carrier(Way::Both, |carrier| weather(carrier, *kind, *strength))
-            }
-            Self::DatagramLen(len) => world.set_datagram_len_max(usize::from(*len) * 8),
-            Self::Hold(held) => {
-                world.set_carrier(Way::Both, |carrier| carrier.held = held & 1 != 0)
-            }
-            Self::Blackhole(ways) => {
-                world.set_blackhole(Way::ToProvider, ways & 1 != 0);
-                world.set_blackhole(Way::ToClient, ways & 2 != 0);
-            }
-            Self::Reach(reach) => world
-                .set_reach([Reach::Up, Reach::Refusing, Reach::Silent][usize::from(*reach) % 3]),
-            Self::Restart(how) if how & 1 != 0 => world.crash_provider(),
-            Self::Restart(_) => world.restart_provider(),
-            Self::Break(client) => world.break_connection(usize::from(*client) % CLIENTS),
-            Self::Stale(client) => {
-                let client = usize::from(*client) % CLIENTS;
-                let dials = world.client_status(client).dials;
-                world.tell_stale(client, dials.wrapping_sub(1), &Bytes::from_static(&[4, 0]));
-            }
-            Self::Nudge => world.nudge(),
             Self::Message {
                 inwards,
                 client,
@@ -237,6 +251,16 @@ impl Op {
                 let (client, at) = addressee(who & 1 != 0, who >> 1);
                 world.take_messages(client, at);
             }
+            Self::Wait { .. }
+            | Self::Weather { .. }
+            | Self::DatagramLen(_)
+            | Self::Hold(_)
+            | Self::Blackhole(_)
+            | Self::Reach(_)
+            | Self::Restart(_)
+            | Self::Break(_)
+            | Self::Stale(_)
+            | Self::Nudge => {}
         }
     }
 }
