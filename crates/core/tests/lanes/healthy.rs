@@ -56,7 +56,7 @@ fn course(mut setup: Setup, loss: f64, signal: Signal) -> Course {
 }
 
 fn same(test: &str, loss: f64) {
-    for_seeds(test, 50, |seed| {
+    for_seeds(test, 100, |seed| {
         for lane in Lane::ALL {
             let healthy = course(Setup::new(lane, seed), loss, Signal::Healthy);
             assert!(healthy.0.len() > 100);
