@@ -31,6 +31,7 @@
 pub mod bucket;
 pub mod config;
 pub mod congestion;
+mod counters;
 pub mod drops;
 mod greeting;
 pub mod health;

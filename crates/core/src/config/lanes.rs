@@ -20,7 +20,8 @@ pub struct LaneConfig {
     ///
     /// 16: one first send and 16 resends, 17 hand-overs at most. Range 0 to 64.
     pub max_resend_count: u8,
-    /// How long a pack stays unacknowledged, from its first departure, before it is given up.
+    /// How long a pack stays unacknowledged, from its first departure, before it is
+    /// given up; and one that cannot leave, from its acceptance.
     ///
     /// 60 s: as long as a TCP would bear. Range 1 s to 10 min.
     pub ack_timeout: Duration,

@@ -8,77 +8,63 @@
 //! reads never goes back because a session was replaced, and so that what a dying
 //! path dropped is seen at all.
 
-use std::ops::AddAssign;
-
 use quell_wire::frame::Lane;
-use serde::Serialize;
 
 use super::Path;
+use crate::counters::counters;
 use crate::drops::Drops;
 use crate::recv::ReceiveCounters;
 use crate::send::SendCounters;
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $field:ident,)+) => {
-        /// What happened to packets, from this end's view. All values only grow, but for
-        /// `in_flight`, which is what is there at the moment.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-        pub struct Counters {
-            $($(#[$doc])* pub $field: u64,)+
-        }
-
-        impl AddAssign for Counters {
-            fn add_assign(&mut self, other: Self) {
-                $(self.$field += other.$field;)+
-            }
-        }
-    };
+counters! {
+    /// What happened to packets, from this end's view. All values only grow, but for
+    /// `in_flight`, which is what is there at the moment.
+    pub struct Counters {
+        /// Packets handed in to be carried.
+        pub accepted: u64,
+        /// Packets handed to QUIC that nobody acknowledges.
+        pub sent: u64,
+        /// Bytes of them.
+        pub sent_bytes: u64,
+        /// Packets given to the flow lane.
+        pub laned: u64,
+        /// Bytes of them.
+        pub laned_bytes: u64,
+        /// Packets waiting that nobody will acknowledge.
+        pub in_flight: u64,
+        /// Packets that came out of the path.
+        pub received: u64,
+        /// Bytes of them.
+        pub received_bytes: u64,
+        /// Messages taken in.
+        pub messages_sent: u64,
+        /// Messages that the embedder took.
+        pub messages_received: u64,
+        /// Datagrams handed to QUIC.
+        pub datagrams_sent: u64,
+        /// Datagrams received.
+        pub datagrams_received: u64,
+        /// ICMP errors made here for senders of packets too large.
+        pub icmp_made: u64,
+        /// ICMP errors that were not made because there were too many already.
+        pub icmp_limited: u64,
+        /// PINGs sent.
+        pub pings_sent: u64,
+        /// How often the path was stalled.
+        pub stalls: u64,
+    }
 }
 
 counters! {
-    /// Packets handed in to be carried.
-    accepted,
-    /// Packets handed to QUIC that nobody acknowledges.
-    sent,
-    /// Bytes of them.
-    sent_bytes,
-    /// Packets given to the flow lane.
-    laned,
-    /// Bytes of them.
-    laned_bytes,
-    /// Packets waiting that nobody will acknowledge.
-    in_flight,
-    /// Packets that came out of the path.
-    received,
-    /// Bytes of them.
-    received_bytes,
-    /// Messages taken in.
-    messages_sent,
-    /// Messages that the embedder took.
-    messages_received,
-    /// Datagrams handed to QUIC.
-    datagrams_sent,
-    /// Datagrams received.
-    datagrams_received,
-    /// ICMP errors made here for senders of packets too large.
-    icmp_made,
-    /// ICMP errors that were not made because there were too many already.
-    icmp_limited,
-    /// PINGs sent.
-    pings_sent,
-    /// How often the path was stalled.
-    stalls,
-}
-
-/// The books of one acked lane, in packs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct LaneBooks {
-    /// Its sending end.
-    pub send: SendCounters,
-    /// Its receiving end.
-    pub receive: ReceiveCounters,
-    /// Packs of the peer that were dropped, by reason.
-    pub receive_drops: Drops,
+    /// The books of one acked lane, in packs.
+    pub struct LaneBooks {
+        /// Its sending end.
+        pub send: SendCounters,
+        /// Its receiving end.
+        pub receive: ReceiveCounters,
+        /// Packs of the peer that were dropped, by reason.
+        pub receive_drops: Drops,
+    }
 }
 
 impl LaneBooks {
@@ -98,25 +84,18 @@ impl LaneBooks {
     }
 }
 
-impl AddAssign for LaneBooks {
-    fn add_assign(&mut self, other: Self) {
-        self.send += other.send;
-        self.receive += other.receive;
-        self.receive_drops += other.receive_drops;
+counters! {
+    /// The books of one path, or the sum over several.
+    pub struct PathBooks {
+        /// What happened to packets.
+        pub counters: Counters,
+        /// Packets of the local device that were not carried, by reason.
+        pub drops: Drops,
+        /// The embedder's messages.
+        pub message: LaneBooks,
+        /// TCP, and what crosses in pieces.
+        pub flow: LaneBooks,
     }
-}
-
-/// The books of one path, or the sum over several.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct PathBooks {
-    /// What happened to packets.
-    pub counters: Counters,
-    /// Packets of the local device that were not carried, by reason.
-    pub drops: Drops,
-    /// The embedder's messages.
-    pub message: LaneBooks,
-    /// TCP, and what crosses in pieces.
-    pub flow: LaneBooks,
 }
 
 impl PathBooks {
@@ -141,14 +120,5 @@ impl PathBooks {
         packets
             .wrapping_add(self.message.unaccounted())
             .wrapping_add(self.flow.unaccounted())
-    }
-}
-
-impl AddAssign for PathBooks {
-    fn add_assign(&mut self, other: Self) {
-        self.counters += other.counters;
-        self.drops += other.drops;
-        self.message += other.message;
-        self.flow += other.flow;
     }
 }

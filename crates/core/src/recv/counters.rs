@@ -3,55 +3,36 @@
 //! The books close at every moment: `received` = `delivered` + `duplicates` + drops + `held`, counted in packs. A duplicate
 //! is one that the network made or the peer sent for want of our ACK; which of the two only the sender can tell (case B60).
 
-use std::ops::AddAssign;
-
-use serde::Serialize;
-
+use crate::counters::counters;
 use crate::drops::Drops;
 
-/// What happened to packs, from the receiver's view. All values only grow, but for the `held` ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct ReceiveCounters {
-    /// Packs that came and broke no rule, duplicates included.
-    pub received: u64,
-    /// Payload bytes of the packs that came for the first time.
-    pub received_bytes: u64,
-    /// Packs whose packet or message the application took.
-    pub delivered: u64,
-    /// Payload bytes the application took.
-    pub delivered_bytes: u64,
-    /// Packets or messages the application took.
-    pub deliveries: u64,
-    /// Packs that had come before.
-    pub duplicates: u64,
-    /// Packs with us: in pieces, held for another, or not taken yet.
-    pub held: u64,
-    /// Payload bytes with us.
-    pub held_bytes: u64,
-    /// Numbers that the peer gave up before they came.
-    pub skipped: u64,
-    /// Packets that waited for another one.
-    pub holds: u64,
-    /// Packets released because their hold, or that of one behind them, ended.
-    pub holds_expired: u64,
-    /// ACKs handed out.
-    pub acks: u64,
-}
-
-impl AddAssign for ReceiveCounters {
-    fn add_assign(&mut self, other: Self) {
-        self.received += other.received;
-        self.received_bytes += other.received_bytes;
-        self.delivered += other.delivered;
-        self.delivered_bytes += other.delivered_bytes;
-        self.deliveries += other.deliveries;
-        self.duplicates += other.duplicates;
-        self.held += other.held;
-        self.held_bytes += other.held_bytes;
-        self.skipped += other.skipped;
-        self.holds += other.holds;
-        self.holds_expired += other.holds_expired;
-        self.acks += other.acks;
+counters! {
+    /// What happened to packs, from the receiver's view. All values only grow, but for the `held` ones.
+    pub struct ReceiveCounters {
+        /// Packs that came and broke no rule, duplicates included.
+        pub received: u64,
+        /// Payload bytes of the packs that came for the first time.
+        pub received_bytes: u64,
+        /// Packs whose packet or message the application took.
+        pub delivered: u64,
+        /// Payload bytes the application took.
+        pub delivered_bytes: u64,
+        /// Packets or messages the application took.
+        pub deliveries: u64,
+        /// Packs that had come before.
+        pub duplicates: u64,
+        /// Packs with us: in pieces, held for another, or not taken yet.
+        pub held: u64,
+        /// Payload bytes with us.
+        pub held_bytes: u64,
+        /// Numbers that the peer gave up before they came.
+        pub skipped: u64,
+        /// Packets that waited for another one.
+        pub holds: u64,
+        /// Packets released because their hold, or that of one behind them, ended.
+        pub holds_expired: u64,
+        /// ACKs handed out.
+        pub acks: u64,
     }
 }
 

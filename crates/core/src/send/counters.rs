@@ -4,18 +4,18 @@
 //! in flight ([`SendCounters::unaccounted`]). A hand-over that was refused is
 //! taken back out of the sends, as it never happened.
 
-use std::ops::AddAssign;
-
 use serde::Serialize;
 
 use super::limits::Refusals;
+use crate::counters::counters;
 use crate::drops::Drops;
 
 /// Why a pack was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GiveUp {
-    /// No acknowledgement came within `ack_timeout` of its first departure.
+    /// No acknowledgement came within `ack_timeout` of its first departure, or it
+    /// could not leave for that long.
     Expired,
     /// It no longer fits into a datagram of the path.
     TooLargeForPath,
@@ -23,73 +23,49 @@ pub enum GiveUp {
     WithMessage,
 }
 
-/// What happened so far. All values only grow, but for `in_flight`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct SendCounters {
-    /// Packs taken in.
-    pub accepted: u64,
-    /// Packs that the peer acknowledged.
-    pub acked: u64,
-    /// Packs given up: [`GiveUp::Expired`].
-    pub expired: u64,
-    /// Packs given up: [`GiveUp::TooLargeForPath`].
-    pub too_large: u64,
-    /// Packs given up: [`GiveUp::WithMessage`].
-    pub with_message: u64,
-    /// Packs dropped because the lane ended, by reason.
-    pub dropped: Drops,
-    /// Packs waiting or unacknowledged at the moment.
-    pub in_flight: u64,
-    /// Packs not taken in, by reason.
-    pub refusals: Refusals,
-    /// First hand-overs.
-    pub first_sends: u64,
-    /// Payload bytes of first hand-overs.
-    pub first_bytes: u64,
-    /// Resends handed over on evidence of loss.
-    pub evidence_resends: u64,
-    /// Resends handed over into a silence.
-    pub silence_resends: u64,
-    /// Payload bytes of all resends.
-    pub resent_bytes: u64,
-    /// Resends that were acknowledged while they waited in our own queue.
-    pub cancelled: u64,
-    /// Hand-overs that the carrier refused at once.
-    pub refused: u64,
-    /// Silences in which the budget allowed no resend.
-    pub denied: u64,
-    /// Packs that came twice because we sent them twice.
-    pub needless_resends: u64,
-    /// Packs that came twice because the network doubled them (case B60).
-    pub network_duplicates: u64,
-    /// SKIPs sent.
-    pub skips: u64,
-    /// PINGs that named this lane.
-    pub probes: u64,
-}
-
-impl AddAssign for SendCounters {
-    fn add_assign(&mut self, other: Self) {
-        self.accepted += other.accepted;
-        self.acked += other.acked;
-        self.expired += other.expired;
-        self.too_large += other.too_large;
-        self.with_message += other.with_message;
-        self.dropped += other.dropped;
-        self.in_flight += other.in_flight;
-        self.refusals += other.refusals;
-        self.first_sends += other.first_sends;
-        self.first_bytes += other.first_bytes;
-        self.evidence_resends += other.evidence_resends;
-        self.silence_resends += other.silence_resends;
-        self.resent_bytes += other.resent_bytes;
-        self.cancelled += other.cancelled;
-        self.refused += other.refused;
-        self.denied += other.denied;
-        self.needless_resends += other.needless_resends;
-        self.network_duplicates += other.network_duplicates;
-        self.skips += other.skips;
-        self.probes += other.probes;
+counters! {
+    /// What happened so far. All values only grow, but for `in_flight`.
+    pub struct SendCounters {
+        /// Packs taken in.
+        pub accepted: u64,
+        /// Packs that the peer acknowledged.
+        pub acked: u64,
+        /// Packs given up: [`GiveUp::Expired`].
+        pub expired: u64,
+        /// Packs given up: [`GiveUp::TooLargeForPath`].
+        pub too_large: u64,
+        /// Packs given up: [`GiveUp::WithMessage`].
+        pub with_message: u64,
+        /// Packs dropped because the lane ended, by reason.
+        pub dropped: Drops,
+        /// Packs waiting or unacknowledged at the moment.
+        pub in_flight: u64,
+        /// Packs not taken in, by reason.
+        pub refusals: Refusals,
+        /// First hand-overs.
+        pub first_sends: u64,
+        /// Payload bytes of first hand-overs.
+        pub first_bytes: u64,
+        /// Resends handed over on evidence of loss.
+        pub evidence_resends: u64,
+        /// Resends handed over into a silence.
+        pub silence_resends: u64,
+        /// Payload bytes of all resends.
+        pub resent_bytes: u64,
+        /// Resends that were acknowledged while they waited in our own queue.
+        pub cancelled: u64,
+        /// Hand-overs that the carrier refused at once.
+        pub refused: u64,
+        /// Silences in which the budget allowed no resend.
+        pub denied: u64,
+        /// Packs that came twice because we sent them twice.
+        pub needless_resends: u64,
+        /// Packs that came twice because the network doubled them (case B60).
+        pub network_duplicates: u64,
+        /// SKIPs sent.
+        pub skips: u64,
+        /// PINGs that named this lane.
+        pub probes: u64,
     }
 }
 

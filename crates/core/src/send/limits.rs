@@ -5,11 +5,8 @@
 //! has made room. Numbers are checked first, then bytes, then the peer's credit,
 //! so that a reason names the bound nearest to us.
 
-use std::ops::AddAssign;
-
-use serde::Serialize;
-
 use crate::config::LaneConfig;
+use crate::counters::counters;
 
 /// Longest payload of a pack in bytes: the longest IP packet (RFC 791).
 pub const PACK_BYTES_MAX: usize = 65_535;
@@ -34,28 +31,19 @@ pub enum Backpressure {
     TooLong,
 }
 
-/// How often each reason was given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Refusals {
-    /// [`Backpressure::Count`].
-    pub count: u64,
-    /// [`Backpressure::Bytes`].
-    pub bytes: u64,
-    /// [`Backpressure::Credit`].
-    pub credit: u64,
-    /// [`Backpressure::Ended`].
-    pub ended: u64,
-    /// [`Backpressure::TooLong`].
-    pub too_long: u64,
-}
-
-impl AddAssign for Refusals {
-    fn add_assign(&mut self, other: Self) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.credit += other.credit;
-        self.ended += other.ended;
-        self.too_long += other.too_long;
+counters! {
+    /// How often each reason was given.
+    pub struct Refusals {
+        /// [`Backpressure::Count`].
+        pub count: u64,
+        /// [`Backpressure::Bytes`].
+        pub bytes: u64,
+        /// [`Backpressure::Credit`].
+        pub credit: u64,
+        /// [`Backpressure::Ended`].
+        pub ended: u64,
+        /// [`Backpressure::TooLong`].
+        pub too_long: u64,
     }
 }
 

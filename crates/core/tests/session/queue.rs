@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use quell_core::drops::DropReason;
+use quell_packet::build::{Header, Segment};
 use quell_sim::pair::{End, Way, World, WorldConfig};
 
 use crate::common::*;
@@ -233,4 +234,37 @@ fn packs_that_wait_when_a_session_ends_stay_in_the_books() {
     let ended = world.client_status(0).ended.flow.send;
     assert_eq!((ended.accepted, ended.acked), (2, 0));
     assert_eq!(ended.dropped[DropReason::PathClosed], 2);
+}
+
+#[test]
+fn a_datagram_that_quic_refuses_was_never_sent() {
+    let now = Instant::now();
+    let mut client = welcomed_client(welcome(), now);
+    let own = ip("10.85.0.2");
+    let segment = Header::new(own, ip(WORLD_V4)).tcp(1, 443, &Segment::default(), &[7; 100]);
+    client.handle_packet(segment.into(), now);
+    client.handle_packet(packet(own, ip(WORLD_V4), 100), now);
+    assert_eq!(
+        client_outputs(&mut client, now).len(),
+        1,
+        "both in one datagram"
+    );
+    client.on_refused(1, now);
+    let path = client.status(now).path.unwrap();
+    assert_eq!(
+        (path.counters.sent, path.drops[DropReason::Refused]),
+        (0, 1)
+    );
+    assert_eq!((path.flow.send.first_sends, path.flow.send.refused), (0, 1));
+    assert_eq!(
+        (path.counters.datagrams_sent, path.unaccounted),
+        (1, 0),
+        "the PING of the greeting"
+    );
+    // What a lane has is said again, what none has is not.
+    client.on_carrier(1, facts(1_414), now);
+    assert_eq!(client_outputs(&mut client, now).len(), 1);
+    let path = client.status(now).path.unwrap();
+    assert_eq!((path.counters.sent, path.flow.send.first_sends), (0, 1));
+    assert_eq!(path.unaccounted, 0);
 }
