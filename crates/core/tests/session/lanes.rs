@@ -357,3 +357,26 @@ fn over_a_carrier_that_loses_nothing_a_lane_without_resends_repeats_nothing() {
     let places = arrivals(&world.take_delivered(End::Provider));
     assert_eq!(displaced(&places[&1]), 0);
 }
+
+#[test]
+fn where_packets_go_both_ways_their_acks_ride_with_them() {
+    let mut world = World::up(WorldConfig::default());
+    let before = world.fates().map(|fate| fate.sent.datagrams);
+    // An ACK may wait for 5 ms, a quarter of the round trip; a packet goes the same way each 4 ms.
+    for place in 0..200 {
+        for (inwards, end) in [(false, End::Client(0)), (true, End::Provider)] {
+            let packet = segment(&world, inwards, 1, place, 200);
+            world.inject(end, packet);
+        }
+        world.run_for(4 * MS);
+    }
+    world.run_for(S);
+    for (before, fate) in before.into_iter().zip(world.fates()) {
+        let datagrams = fate.sent.datagrams - before;
+        assert!(
+            (200..=205).contains(&datagrams),
+            "{datagrams} for 200 packets"
+        );
+        assert!(fate.sent.acks >= 190);
+    }
+}

@@ -1,7 +1,13 @@
 //! What an idle session costs, and how many PINGs are too many.
 
+use std::time::Instant;
+
+use bytes::BytesMut;
+use quell_core::multi::Output;
 use quell_core::path::Violation;
 use quell_sim::pair::{End, World, WorldConfig};
+use quell_wire::control::Control;
+use quell_wire::frame::{Frame, Frames, Pong};
 use quell_wire::registry::ErrorCode;
 
 use crate::common::*;
@@ -93,4 +99,26 @@ fn fifty_pings_a_second_go_on_for_ever() {
         world.run_for(20 * MS);
     }
     assert_eq!(closes(&world.take_events()), []);
+}
+
+#[test]
+fn an_answer_that_comes_before_the_departure_is_known_leaves_no_question_open() {
+    let now = Instant::now();
+    let mut client = lone_client(now);
+    client.on_connected(1, now);
+    client.on_carrier(1, facts(1_414), now);
+    client.handle_control(1, &on_stream(&Control::Welcome(welcome())), now);
+    let outputs = client_outputs(&mut client, now);
+    let Some(Output::Datagram(datagram)) = outputs.last() else {
+        panic!("{outputs:?}");
+    };
+    let Some(Ok(Frame::Ping(ping))) = Frames::new(datagram).next() else {
+        panic!("no PING");
+    };
+    let mut pong = BytesMut::new();
+    Pong { nonce: ping.nonce }.write(&mut pong);
+    client.handle_datagram(1, &pong.freeze(), now + MS);
+    client.on_carrier(1, facts(1_414), now + MS);
+    client_outputs(&mut client, now + MS);
+    assert_eq!(client.poll_timeout(), Some((now + 20 * S, "keepalive")));
 }

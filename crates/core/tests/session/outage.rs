@@ -193,3 +193,15 @@ fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
     world.run_for(S);
     assert!(world.take_delivered(End::Provider).contains(&packet));
 }
+
+#[test]
+fn a_stalled_path_stops_its_lanes_timers() {
+    let mut world = warm();
+    world.set_blackhole(Way::Both, true);
+    offer(&mut world, 1_000, 3 * S);
+    assert!(world.client_status(0).path.unwrap().stalled);
+    let silences = world.wakes().get("silence").copied();
+    assert!(silences.is_some(), "before the stall they spoke");
+    world.run_for(20 * S);
+    assert_eq!(world.wakes().get("silence").copied(), silences);
+}
