@@ -198,8 +198,12 @@ fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
 fn a_stalled_path_stops_its_lanes_timers() {
     let mut world = warm();
     world.set_blackhole(Way::Both, true);
-    offer(&mut world, 1_000, 3 * S);
-    assert!(world.client_status(0).path.unwrap().stalled);
+    let mut place = 1_000;
+    while !world.client_status(0).path.unwrap().stalled {
+        assert!(place < 1_300, "never stalled");
+        offer(&mut world, place, 10 * MS);
+        place += 1;
+    }
     let silences = world.wakes().get("silence").copied();
     assert!(silences.is_some(), "before the stall they spoke");
     world.run_for(20 * S);
