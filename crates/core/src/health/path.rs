@@ -27,7 +27,10 @@
 //! a while, and an overdue answer counts like a lane's silence.
 //!
 //! *Dead*: PINGs are answered, what is resent never arrives, three times over at
-//! least 3 s. The session is then worth nothing and its owner ends it.
+//! least 3 s. *Gone*: no progress for `ack_timeout`, when all that was under way has
+//! been given up. Either way the session is worth nothing and its owner ends it; a
+//! provider waits a little longer, so that the client, which dials, is the first to
+//! know.
 
 use std::time::{Duration, Instant};
 
@@ -41,6 +44,10 @@ use crate::send::rtt::Rtt;
 
 /// How long a large round trip is remembered at least; twice that at most.
 const RTT_MEMORY: Duration = Duration::from_secs(10);
+
+/// How much longer than the client a provider waits for a session that is silent
+/// (DESIGN §4, RESUME).
+const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What left the carrier's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +122,7 @@ pub(crate) struct PathHealth {
     rtt: Rtt,
     rtt_max: RecentMax,
     interval_max: Duration,
+    gone_after: Duration,
     /// Since when something unanswered has met no inbound frame.
     unheard_since: Option<Instant>,
     /// Since when something unanswered has met no progress.
@@ -135,9 +143,14 @@ pub(crate) struct PathHealth {
 
 impl PathHealth {
     pub(crate) fn new(config: PathHealthConfig, lane: &LaneConfig, role: Role, seed: u64) -> Self {
+        let patience = match role {
+            Role::Client => Duration::ZERO,
+            Role::Provider => PROVIDER_PATIENCE,
+        };
         Self {
             config,
             role,
+            gone_after: lane.ack_timeout + patience,
             rng: SmallRng::seed_from_u64(seed),
             rtt: Rtt::new(lane),
             rtt_max: RecentMax::default(),
@@ -271,6 +284,20 @@ impl PathHealth {
         self.dead.count >= self.config.data_dead_rounds && self.dead.since.is_some_and(long)
     }
 
+    /// Whether nothing made progress for so long that the session is over.
+    pub(crate) fn is_gone(&self, now: Instant) -> bool {
+        self.gone_at().is_some_and(|at| at <= now)
+    }
+
+    fn gone_at(&self) -> Option<Instant> {
+        self.stuck_since?.checked_add(self.gone_after)
+    }
+
+    /// How long that is.
+    pub(crate) fn gone_after(&self) -> Duration {
+        self.gone_after
+    }
+
     /// The smoothed round trip, once there is a sample.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.rtt.smoothed()
@@ -311,6 +338,7 @@ impl PathHealth {
     pub(crate) fn poll_timeout(&self, unacked: bool) -> Option<(Instant, &'static str)> {
         let timers = [
             (self.stalls_at(), "stall"),
+            (self.gone_at(), "gone"),
             (self.asks_at(unacked), "ask"),
             (self.stall.as_ref().map(|stall| stall.next_ping), "stalled"),
         ];

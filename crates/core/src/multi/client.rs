@@ -446,11 +446,15 @@ impl Client {
             let attempt = self.dial.attempt();
             self.out.push_back(Output::Dial { attempt });
         }
-        if let Some(path) = &mut self.path {
-            path.handle_timeout(now);
-        }
+        let result = match &mut self.path {
+            Some(path) => path.handle_timeout(now),
+            None => Ok(()),
+        };
         self.drain_received();
         self.drain_icmp();
+        if let Err(violation) = result {
+            self.close(violation, now);
+        }
     }
 
     /// A snapshot.

@@ -356,7 +356,11 @@ impl Path {
     }
 
     /// Does what is due at `now`.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    ///
+    /// # Errors
+    /// Nothing made progress for so long that the session is over: the connection
+    /// is to be closed with it.
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
         self.now = now;
         self.drained = false;
         self.drop_aged(now);
@@ -371,6 +375,11 @@ impl Path {
         }
         let change = self.health.handle_timeout(self.lanes.is_unacked(), now);
         self.apply(change, now);
+        if self.health.is_gone(now) {
+            let words = format!("no answer for {:?}", self.health.gone_after());
+            return Err(violation(ErrorCode::Idle, &words));
+        }
+        Ok(())
     }
 
     /// Drops what waits: the session is over.

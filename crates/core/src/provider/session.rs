@@ -321,9 +321,12 @@ impl Session {
                 words: "no HELLO in time".to_owned(),
             }),
             State::Up { .. } => {
-                self.path.handle_timeout(now);
+                let result = self.path.handle_timeout(now);
                 self.drain_received();
                 self.drain_icmp();
+                if let Err(violation) = result {
+                    self.close(violation);
+                }
             }
             State::Greeting { .. } | State::Asking | State::Closing => {}
         }

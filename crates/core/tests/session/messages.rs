@@ -142,7 +142,7 @@ fn a_sender_that_keeps_asking_for_room_does_not_flood_its_peer() {
 }
 
 #[test]
-fn a_pack_that_never_arrives_ends_the_lane_by_name_and_the_session_lives() {
+fn a_pack_that_never_arrives_ends_the_lane_by_name_and_the_silent_session_with_it() {
     //
     let mut world = World::up(WorldConfig::default());
     world.run_for(S);
@@ -162,8 +162,9 @@ fn a_pack_that_never_arrives_ends_the_lane_by_name_and_the_session_lives() {
         Err(Backpressure::Ended)
     );
     world.set_blackhole(Way::ToProvider, false);
-    world.run_for(5 * S);
-    assert_eq!(world.client_status(0).sessions, 1);
+    world.run_for(20 * S);
+    let status = world.client_status(0);
+    assert_eq!((status.state, status.sessions), ("up", 2));
     let packet = outwards(&world, 0, 100);
     world.inject(End::Client(0), packet.clone());
     world.run_for(S);

@@ -176,19 +176,26 @@ fn a_path_that_answers_and_carries_nothing_is_given_up_within_seconds() {
     );
 }
 
-#[test]
-fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
-    let mut world = World::up(WorldConfig {
+/// A world whose packs live for ever: what it holds is bounded by its size alone.
+fn patient() -> World {
+    let mut config = WorldConfig {
         // QUIC's own end is not what is tested here.
         idle_timeout: Duration::from_secs(200_000),
         ..WorldConfig::default()
-    });
+    };
+    config.client.path.lanes.send.ack_timeout = Duration::from_secs(100_000);
+    World::up(config)
+}
+
+#[test]
+fn a_full_day_of_darkness_holds_no_more_than_its_first_hours() {
+    let mut world = patient();
     world.set_blackhole(Way::Both, true);
     let mut most = (0, 0);
-    for hour in 0..24 * 60 {
+    for minute in 0..24 * 60 {
         for place in 0..20 {
             let packets = [
-                tcp(&world, hour * 20 + place, 1_000),
+                tcp(&world, minute * 20 + place, 1_000),
                 outwards(&world, 0, 1_000),
             ];
             packets
@@ -198,12 +205,12 @@ fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
         world.run_for(60 * S);
         let path = world.client_status(0).path.unwrap();
         let now = (path.flow.send.in_flight, path.queued_bytes);
-        if hour < 3 {
+        if minute < 3 * 60 {
             most = (most.0.max(now.0), most.1.max(now.1));
         }
         assert!(
             now.0 <= most.0 && now.1 <= most.1,
-            "{now:?} in minute {hour}, {most:?}"
+            "{now:?} in minute {minute}, {most:?}"
         );
     }
     world.set_blackhole(Way::Both, false);
@@ -215,6 +222,33 @@ fn a_full_day_of_darkness_holds_no_more_than_its_first_minute() {
     world.inject(End::Client(0), packet.clone());
     world.run_for(S);
     assert!(world.take_delivered(End::Provider).contains(&packet));
+}
+
+#[test]
+fn a_cut_longer_than_the_ack_timeout_ends_the_session_and_the_next_dial_works() {
+    //
+    for (cut, sessions) in [(58 * S, 1), (70 * S, 2)] {
+        let mut world = warm();
+        world.set_blackhole(Way::Both, true);
+        offer(&mut world, 1_000, S);
+        world.run_for(cut - S);
+        world.set_blackhole(Way::Both, false);
+        world.run_for(20 * S);
+        let status = world.client_status(0);
+        assert_eq!((status.state, status.sessions), ("up", sessions), "{cut:?}");
+        let closed = closes(&world.take_events());
+        let by_client = closed.iter().filter(|(end, _)| *end == End::Client(0));
+        let words: Vec<_> = by_client.map(|(_, close)| close.words.as_str()).collect();
+        assert_eq!(words, vec!["no answer for 60s"; sessions as usize - 1]);
+        // Nothing of the old session is sent into the new one, and nothing is forgotten.
+        let flow = status.books().flow.send;
+        assert_eq!((flow.in_flight, status.unaccounted), (0, 0));
+        assert_eq!(flow.dropped.total() + flow.given_up() > 0, sessions > 1);
+        let packet = outwards(&world, 0, 100);
+        world.inject(End::Client(0), packet.clone());
+        world.run_for(S);
+        assert!(world.take_delivered(End::Provider).contains(&packet));
+    }
 }
 
 #[test]

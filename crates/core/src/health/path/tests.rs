@@ -9,8 +9,11 @@ const S: Duration = Duration::from_secs(1);
 
 /// A path of this round trip, measured often enough that only the floors are left of its variance.
 fn measured(role: Role, rtt: Duration, t0: Instant) -> PathHealth {
-    let config = PathHealthConfig::default();
-    let mut health = PathHealth::new(config, &LaneConfig::default(), role, 7);
+    let lane = LaneConfig {
+        ack_timeout: 600 * S,
+        ..LaneConfig::default()
+    };
+    let mut health = PathHealth::new(PathHealthConfig::default(), &lane, role, 7);
     (0..40).for_each(|_| health.on_rtt(rtt, Duration::ZERO, t0));
     health
 }
@@ -129,6 +132,27 @@ fn a_stalled_provider_asks_ever_more_rarely_up_to_5_s() {
     }
     assert!(waits[2] >= 4_800 * MS);
     assert!(waits[3..].iter().all(|wait| *wait == 5 * S));
+}
+
+#[test]
+fn a_path_is_gone_when_nothing_made_progress_for_the_whole_ack_timeout() {
+    for (role, patience) in [(Role::Client, 600 * S), (Role::Provider, 605 * S)] {
+        let (mut health, stalled_at) = stalled(role);
+        let since = stalled_at - S;
+        // Frames that acknowledge nothing are no progress.
+        health.on_heard(true, since + 300 * S);
+        assert!(!health.is_gone(since + patience - NS));
+        assert!(health.is_gone(since + patience));
+        health.on_progress(true, since + patience - NS);
+        assert!(
+            !health.is_gone(since + patience),
+            "an answer came just in time"
+        );
+    }
+    let (mut health, t0) = well();
+    assert!(!health.is_gone(t0 + 10_000 * S), "nothing was asked");
+    health.on_departed(Departed::Dgram, t0);
+    assert!(!health.is_gone(t0 + 10_000 * S), "nobody answers that");
 }
 
 #[test]
