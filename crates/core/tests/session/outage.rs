@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quell_core::drops::DropReason;
 use quell_packet::build::{Header, Segment};
-use quell_sim::pair::{End, Way, World, WorldConfig};
+use quell_sim::pair::{End, Reach, Way, World, WorldConfig};
 use quell_wire::registry::ErrorCode;
 
 use crate::common::*;
@@ -265,4 +265,73 @@ fn a_stalled_path_stops_its_lanes_timers() {
     assert!(silences.is_some(), "before the stall they spoke");
     world.run_for(20 * S);
     assert_eq!(world.wakes().get("silence").copied(), silences);
+}
+
+/// A hundred flows of TCP, a packet of each.
+fn offer_flows(world: &mut World, place: u32) {
+    let addresses = (inner(world, 0).0, ip(WORLD_V4));
+    for flow in 0..100 {
+        let fields = Segment {
+            sequence: place,
+            ..Segment::default()
+        };
+        let header = Header::new(addresses.0, addresses.1);
+        let packet = header.tcp(10_000 + flow, 443, &fields, &[0; 400]);
+        world.inject(End::Client(0), Bytes::from(packet));
+    }
+}
+
+#[test]
+fn flows_whose_acknowledgements_are_all_lost_cost_questions_alone() {
+    // R-20, case B02
+    let mut world = warm();
+    world.set_reach(Reach::Silent);
+    world.set_blackhole(Way::ToClient, true);
+    // 100 flows, 50 packets a second each.
+    for place in 0..500 {
+        offer_flows(&mut world, place);
+        world.run_for(20 * MS);
+    }
+    let [stalled, _] = world.fates();
+    let send = world.client_status(0).path.unwrap().flow.send;
+    assert!(send.resent_bytes * 10 <= send.first_bytes, "{send:?}");
+    for place in 0..4 * 360 {
+        offer_flows(&mut world, 500 + place);
+        world.run_for(10 * S);
+    }
+    let [end, _] = world.fates();
+    assert_eq!(end.sent.packs, stalled.sent.packs, "a pack left");
+    let questions = end.sent.pings - stalled.sent.pings;
+    assert!(
+        (50..=100).contains(&questions),
+        "{questions} in the 50 s until the session was gone"
+    );
+    assert_eq!(world.client_status(0).unaccounted, 0);
+}
+
+#[test]
+fn two_days_without_an_answer_cost_a_minute_of_questions() {
+    // R-20, case B85
+    let mut world = warm();
+    world.set_reach(Reach::Silent);
+    world.set_blackhole(Way::Both, true);
+    let [begin, _] = world.fates();
+    for minute in 0..48 * 60 {
+        let packets = [tcp(&world, minute, 1_000), outwards(&world, 0, 1_000)];
+        packets
+            .into_iter()
+            .for_each(|packet| world.inject(End::Client(0), packet));
+        world.run_for(60 * S);
+    }
+    let [end, _] = world.fates();
+    let bytes = end.sent.bytes - begin.sent.bytes;
+    // What was offered in the first second, its resends, and a question every 0.7 s until the session was gone.
+    assert!(bytes <= 16_384, "{bytes} bytes");
+    // at most one a minute, ±50 %.
+    let dials = world.client_status(0).dials;
+    assert!(
+        (2_880 * 2 / 3..=2 * 2_880).contains(&dials),
+        "{dials} dials"
+    );
+    assert_eq!(world.client_status(0).unaccounted, 0);
 }
