@@ -21,6 +21,7 @@ mod hostile;
 mod killed;
 mod links;
 mod mtu;
+mod refused;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         killed::trials(),
         links::trials(),
         mtu::trials(),
+        refused::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
