@@ -5,6 +5,7 @@
 //! - [`relay`]: a UDP relay that delays, loses, reorders, limits and cuts, for kernels without netem.
 //! - [`http`], [`content`]: downloads and uploads of known bytes, with the longest stall measured.
 //! - [`probe`]: echo requests, UDP round trips, DNS questions, and whether ICMP errors come back.
+//! - [`load`]: steady UDP, TCP and ping loads that note when what arrived.
 //! - [`child`]: processes inside a namespace that do not outlive the one that started them.
 //!
 //! Every call is synchronous and every resource is a guard: dropping it stops the thread, closes the socket, ends the child
@@ -17,6 +18,7 @@ pub mod child;
 pub mod content;
 mod error;
 pub mod http;
+pub mod load;
 pub mod netns;
 pub mod probe;
 pub mod relay;

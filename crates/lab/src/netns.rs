@@ -12,6 +12,7 @@
 //! Only the network is separate: files, processes and `/sys` are the host's. `/proc/sys/net` is that of the thread that looks,
 //! which is why [`sysctl`] works without a mount, and why interface counters come by netlink and not from `/sys`.
 
+mod bottleneck;
 mod iface;
 mod route;
 #[cfg(test)]

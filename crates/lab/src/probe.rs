@@ -9,10 +9,13 @@
 //! the loss it is there to see.
 
 mod dns;
+mod echo;
 mod ping;
 #[cfg(test)]
 mod tests;
 mod udp;
+
+pub(crate) use echo::EchoSocket;
 
 pub use dns::{DnsServer, dns_query};
 pub use ping::{PingReport, ping};
@@ -26,13 +29,13 @@ use crate::error::{Context, LabError, Result};
 use crate::stop::{Stop, wait_readable};
 
 /// The longest payload of a UDP datagram or an echo request over IPv4: 65,535 − 20 − 8 (RFC 791, RFC 768, RFC 792).
-const PAYLOAD_BYTES_MAX: usize = 65_507;
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 65_507;
 
 /// How many datagrams a server takes in a row before it looks whether to stop.
 const BATCH: usize = 64;
 
 /// A socket on any port that talks to `peer` alone: answers from elsewhere do not reach it.
-fn connected(peer: SocketAddr) -> Result<UdpSocket> {
+pub(crate) fn connected(peer: SocketAddr) -> Result<UdpSocket> {
     let any = match peer.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),

@@ -64,10 +64,20 @@ pub(crate) fn wait_readable(
     fds: &[BorrowedFd<'_>],
     timeout: Option<Duration>,
 ) -> Result<Vec<usize>> {
-    let mut polled: Vec<_> = fds
-        .iter()
-        .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
-        .collect();
+    let polled = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN));
+    wait(polled.collect(), timeout)
+}
+
+/// Waits until `fd` can be written to or has an error, or a stop is asked for.
+pub(crate) fn wait_writable(fd: BorrowedFd<'_>, stop: &Stop) -> Result<()> {
+    let polled = vec![
+        PollFd::new(fd, PollFlags::POLLOUT),
+        PollFd::new(stop.fd(), PollFlags::POLLIN),
+    ];
+    wait(polled, None).map(|_| ())
+}
+
+fn wait(mut polled: Vec<PollFd<'_>>, timeout: Option<Duration>) -> Result<Vec<usize>> {
     match ppoll(&mut polled, timeout.map(TimeSpec::from_duration), None) {
         Ok(_) => {}
         Err(Errno::EINTR) => return Ok(Vec::new()),

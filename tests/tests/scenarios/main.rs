@@ -15,6 +15,7 @@
 mod carries;
 mod commands;
 mod cut;
+mod fairness;
 mod families;
 mod fixture;
 mod hostile;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         carries::trials(),
         commands::trials(),
         cut::trials(),
+        fairness::trials(),
         families::trials(),
         hostile::trials(),
         killed::trials(),

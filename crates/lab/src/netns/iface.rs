@@ -56,7 +56,7 @@ pub struct IfaceCounters {
 /// An interface in a namespace. It is a name for it and no guard: dropping it changes nothing.
 #[derive(Debug, Clone)]
 pub struct Iface {
-    entry: Arc<Entry>,
+    pub(super) entry: Arc<Entry>,
     name: String,
     index: u32,
 }
