@@ -15,6 +15,7 @@
 mod carries;
 mod commands;
 mod cut;
+mod demo;
 mod families;
 mod fixture;
 mod hostile;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         carries::trials(),
         commands::trials(),
         cut::trials(),
+        demo::trials(),
         families::trials(),
         hostile::trials(),
         killed::trials(),

@@ -24,6 +24,9 @@ use super::outage::{CAUSES, Outage};
 use super::quiet::Quiet;
 use super::text::grouped;
 
+/// As many as fit on a line, however large.
+const CAUSES_PER_LINE: usize = 3;
+
 /// What a run of the demo measured.
 #[derive(Debug, Clone)]
 pub(super) struct Figures {
@@ -187,19 +190,19 @@ impl Figures {
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outage = &self.outage;
-        let causes = CAUSES.iter().zip(outage.bytes_out_by_cause);
-        let causes = causes.filter(|(_, bytes)| *bytes > 0);
-        let causes: Vec<_> = causes
-            .map(|(cause, bytes)| format!("{cause} {}", grouped(bytes)))
-            .collect();
         writeln!(
             f,
             "offered while cut: {} bytes; sent: {} bytes",
             grouped(outage.bytes_offered),
             grouped(outage.bytes_out),
         )?;
-        if !causes.is_empty() {
-            writeln!(f, "  for: {}", causes.join(", "))?;
+        let causes = CAUSES.iter().zip(outage.bytes_out_by_cause);
+        let causes = causes.filter(|(_, bytes)| *bytes > 0);
+        let causes: Vec<_> = causes
+            .map(|(cause, bytes)| format!("{cause} {}", grouped(bytes)))
+            .collect();
+        for some in causes.chunks(CAUSES_PER_LINE) {
+            writeln!(f, "  {}", some.join(", "))?;
         }
         for (end, books) in [("client", &self.client), ("exit", &self.provider)] {
             let (accepted, dropped) = books.accepted_and_dropped();
