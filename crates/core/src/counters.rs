@@ -27,3 +27,25 @@ macro_rules! counters {
 }
 
 pub(crate) use counters;
+
+/// A largest value so far: its sum over several is the largest of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
+pub struct Peak(u64);
+
+impl Peak {
+    /// The value.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn note(&mut self, value: u64) {
+        self.0 = self.0.max(value);
+    }
+}
+
+impl std::ops::AddAssign for Peak {
+    fn add_assign(&mut self, other: Self) {
+        self.note(other.0);
+    }
+}

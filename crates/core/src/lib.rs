@@ -32,6 +32,7 @@ pub mod bucket;
 pub mod config;
 pub mod congestion;
 mod counters;
+pub use counters::Peak;
 pub mod drops;
 mod greeting;
 pub mod health;

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::Serialize;
 
 use crate::drops::Drops;
-use crate::path::{Counters, LaneBooks, Path, PathBooks};
+use crate::path::{Counters, FrameBytes, LaneBooks, Path, PathBooks};
 
 /// One path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -27,6 +27,8 @@ pub struct PathStatus {
     pub message: LaneBooks,
     /// The lane of TCP and of what crosses in pieces, in packs.
     pub flow: LaneBooks,
+    /// Bytes of frames that left, by cause.
+    pub frame_bytes: FrameBytes,
     /// Whether the path does not answer.
     pub stalled: bool,
     /// Accepted packets, and packs, of which nothing became that was counted: 0, or a bug.
@@ -46,6 +48,7 @@ impl PathStatus {
             drops: books.drops,
             message: books.message,
             flow: books.flow,
+            frame_bytes: books.frame_bytes,
             stalled: path.is_stalled(),
         }
     }
@@ -57,6 +60,7 @@ impl PathStatus {
             drops: self.drops,
             message: self.message,
             flow: self.flow,
+            frame_bytes: self.frame_bytes,
         }
     }
 }
@@ -103,6 +107,9 @@ pub struct ClientStatus {
     pub early_datagrams: u64,
     /// What the paths of earlier sessions did, all together.
     pub ended: PathBooks,
+    /// How often the pack was handed over that was handed over most, over all
+    /// sessions since the start.
+    pub max_sends_of_one_pack: u64,
     /// Over all sessions since the start: see [`PathStatus::unaccounted`].
     pub unaccounted: i64,
 }
@@ -145,8 +152,32 @@ pub struct ProviderStatus {
     pub ended_received_drops: Drops,
     /// Packets that sessions which are gone handed on.
     pub ended_delivered: u64,
+    /// How often the pack was handed over that was handed over most, over all
+    /// sessions since the start.
+    pub max_sends_of_one_pack: u64,
     /// Over all sessions since the start: see [`PathStatus::unaccounted`].
     pub unaccounted: i64,
+}
+
+impl ClientStatus {
+    /// What all paths since the start did.
+    pub fn books(&self) -> PathBooks {
+        let mut books = self.ended;
+        if let Some(path) = &self.path {
+            books += path.books();
+        }
+        books
+    }
+}
+
+impl ProviderStatus {
+    /// What all paths since the start did.
+    pub fn books(&self) -> PathBooks {
+        let mut books = self.ended;
+        let paths = self.sessions.iter().map(|session| session.path.books());
+        paths.for_each(|path| books += path);
+        books
+    }
 }
 
 impl TunnelAddresses {

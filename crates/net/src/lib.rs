@@ -25,5 +25,5 @@ mod words;
 pub use carrier::QuicReport;
 pub use error::NetError;
 pub use pump::DeviceCounters;
-pub use socket::{SocketCounters, SocketWatch};
+pub use socket::{SocketCounters, SocketWatch, UdpReport};
 pub use tls::KeyRefused;

@@ -175,6 +175,12 @@ impl<'a> Frames<'a> {
         }
     }
 
+    /// Bytes that are not read yet.
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.reader.remaining()
+    }
+
     fn parse(&mut self) -> Result<Frame<'a>, FrameError> {
         let before = self.reader.remaining();
         let mut fields = Fields {

@@ -461,23 +461,26 @@ impl Client {
             State::Greeting { .. } => ("greeting", None),
             State::Up { .. } => ("up", None),
         };
-        let path = self.path.as_ref().map(PathStatus::of);
-        let live = path.as_ref().map_or(0, |path| path.unaccounted);
-        ClientStatus {
+        let mut status = ClientStatus {
             state,
             reason: self.reason.clone(),
             next_dial_in_ms: next.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             dials: self.dial.attempt(),
             sessions: self.sessions,
             addresses: self.addresses,
-            path,
+            path: self.path.as_ref().map(PathStatus::of),
             tun_packets: self.tun_packets,
             tun_drops: self.tun_drops,
             received_drops: self.received_drops,
             delivered: self.delivered,
             early_datagrams: self.early_datagrams,
             ended: self.ended,
-            unaccounted: live.wrapping_add(self.ended.unaccounted()),
-        }
+            max_sends_of_one_pack: 0,
+            unaccounted: 0,
+        };
+        let books = status.books();
+        status.max_sends_of_one_pack = books.max_sends_of_one_pack();
+        status.unaccounted = books.unaccounted();
+        status
     }
 }

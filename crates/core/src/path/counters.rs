@@ -11,6 +11,7 @@
 use quell_wire::frame::Lane;
 
 use super::Path;
+use super::causes::FrameBytes;
 use crate::counters::counters;
 use crate::drops::Drops;
 use crate::recv::ReceiveCounters;
@@ -95,6 +96,8 @@ counters! {
         pub message: LaneBooks,
         /// TCP, and what crosses in pieces.
         pub flow: LaneBooks,
+        /// Bytes that left, by cause.
+        pub frame_bytes: FrameBytes,
     }
 }
 
@@ -106,7 +109,14 @@ impl PathBooks {
             drops: path.drops(),
             message: LaneBooks::of(path, Lane::MESSAGE),
             flow: LaneBooks::of(path, Lane::FLOW),
+            frame_bytes: path.frame_bytes(),
         }
+    }
+
+    /// How often the pack was handed over that was handed over most.
+    pub fn max_sends_of_one_pack(&self) -> u64 {
+        let sends = |books: &LaneBooks| books.send.max_sends_of_one_pack.get();
+        sends(&self.message).max(sends(&self.flow))
     }
 
     /// Accepted less everything that became of it: 0 as long as nothing got lost in our books.

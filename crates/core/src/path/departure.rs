@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use quell_wire::frame::Lane;
 
+use super::causes::{Cause, FrameBytes};
 use crate::health::path::Departed;
 
 /// Part of a datagram that somebody waits to hear of.
@@ -32,6 +33,8 @@ struct Datagram {
     end: u64,
     len: u64,
     parts: usize,
+    /// What its bytes are for, all of them.
+    frames: FrameBytes,
 }
 
 /// Datagrams in the carrier's queue and what is in them.
@@ -42,6 +45,10 @@ pub(super) struct Departures {
     parts: VecDeque<Handed>,
     /// Parts of the datagram that is being written.
     open: usize,
+    /// Its frames.
+    open_frames: FrameBytes,
+    /// Frames of what has left.
+    left: FrameBytes,
 }
 
 impl Departures {
@@ -51,15 +58,29 @@ impl Departures {
         self.open += 1;
     }
 
-    /// The datagram that is being written is handed over.
+    /// The datagram that is being written has grown to `len` bytes, because of `cause`.
+    pub(super) fn charge(&mut self, cause: Cause, len: usize) {
+        let before = self.open_frames.total();
+        self.open_frames
+            .add(cause, (len as u64).saturating_sub(before));
+    }
+
+    /// The datagram that is being written, of `len` bytes, is handed over.
     pub(super) fn seal(&mut self, len: usize) {
+        let frames = std::mem::take(&mut self.open_frames);
+        debug_assert_eq!(frames.total(), len as u64, "bytes without a cause");
         self.total += len as u64;
-        let parts = std::mem::take(&mut self.open);
         self.datagrams.push_back(Datagram {
             end: self.total,
             len: len as u64,
-            parts,
+            parts: std::mem::take(&mut self.open),
+            frames,
         });
+    }
+
+    /// Bytes of what has left, by cause.
+    pub(super) fn left(&self) -> FrameBytes {
+        self.left
     }
 
     /// Whether something stands in the carrier's queue.
@@ -78,6 +99,7 @@ impl Departures {
                 datagram.parts -= 1;
                 return self.parts.pop_front();
             }
+            self.left += datagram.frames;
             self.datagrams.pop_front();
         }
         None
@@ -113,9 +135,13 @@ mod tests {
         let mut departures = Departures::default();
         departures.note(tx(1));
         departures.note(tx(2));
+        departures.charge(Cause::FirstSend, 60);
+        departures.charge(Cause::Resend, 100);
         departures.seal(100);
+        departures.charge(Cause::Ack, 50);
         departures.seal(50);
         departures.note(Handed::Ping);
+        departures.charge(Cause::Ping, 30);
         departures.seal(30);
         departures
     }
@@ -129,6 +155,22 @@ mod tests {
         assert!(departures.is_waiting());
         assert_eq!(drain(&mut departures, 0), [Handed::Ping]);
         assert!(!departures.is_waiting());
+    }
+
+    #[test]
+    fn bytes_count_for_their_cause_when_they_have_left() {
+        let mut departures = three();
+        drain(&mut departures, 81);
+        assert_eq!(departures.left(), FrameBytes::default());
+        drain(&mut departures, 30);
+        let left = departures.left();
+        assert_eq!(
+            (left.first_send, left.resend, left.ack, left.ping),
+            (60, 40, 50, 0)
+        );
+        while departures.take_back().is_some() {}
+        drain(&mut departures, 0);
+        assert_eq!(departures.left(), left, "what was refused never left");
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //! | `receive` | what does the peer say |
 //! | `liveness` | PING and PONG |
 //! | `oversize` | what becomes of packets that the path does not carry |
-//! | `counters` | what happened |
+//! | `causes`, `counters` | what were the bytes for, and what happened |
 //!
 //! Whether the path is well is asked of `crate::health::path`.
 //!
@@ -33,6 +33,7 @@
 //! packet is fragmented.
 
 pub mod carrier;
+mod causes;
 mod counters;
 mod cut;
 mod departure;
@@ -58,6 +59,7 @@ use quell_wire::registry::ErrorCode;
 
 use carrier::Carrier;
 pub use carrier::CarrierFacts;
+pub use causes::{FrameBytes, UdpCauses};
 pub use counters::{Counters, LaneBooks, PathBooks};
 pub use cut::{ALWAYS_CARRIED_LEN, FRAGMENTS_MAX};
 use departure::{Departures, Handed};
@@ -401,6 +403,11 @@ impl Path {
     /// Packets of the local device that were not carried.
     pub fn drops(&self) -> Drops {
         self.drops
+    }
+
+    /// Bytes of frames that left, by cause.
+    pub fn frame_bytes(&self) -> FrameBytes {
+        self.departures.left()
     }
 
     /// Bytes waiting in the queue of what nobody acknowledges.

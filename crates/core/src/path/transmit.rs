@@ -19,6 +19,7 @@ use bytes::{Bytes, BytesMut};
 use quell_wire::frame::{self, Lane, LaneProbes, Ping, Pong};
 
 use super::Path;
+use super::causes::Cause;
 use super::cut::ALWAYS_CARRIED_LEN;
 use super::departure::Handed;
 use super::service::Class;
@@ -113,6 +114,7 @@ impl Path {
             let receive = &mut self.lanes.receive[lane.index()];
             if let Some(ack) = receive.poll_ack(room, now) {
                 ack.write(&mut self.slab);
+                self.departures.charge(Cause::Ack, self.slab.len());
             }
         }
     }
@@ -124,6 +126,7 @@ impl Path {
             let receive = &mut self.lanes.receive[lane.index()];
             if let Some(ack) = receive.piggyback_ack(room, now) {
                 ack.write(&mut self.slab);
+                self.departures.charge(Cause::Ack, self.slab.len());
             }
         }
     }
@@ -134,6 +137,7 @@ impl Path {
                 return;
             };
             Pong { nonce }.write(&mut self.slab);
+            self.departures.charge(Cause::Ping, self.slab.len());
         }
     }
 
@@ -154,6 +158,7 @@ impl Path {
         }
         self.departures.note(Handed::Ping);
         Ping { nonce, lanes }.write(&mut self.slab);
+        self.departures.charge(Cause::Ping, self.slab.len());
     }
 
     fn write_skips(&mut self, limit: usize, now: Instant) {
@@ -161,6 +166,7 @@ impl Path {
             let room = self.room(limit);
             if let Some(skip) = self.lanes.send[lane.index()].poll_skip(room, now) {
                 skip.write(&mut self.slab);
+                self.departures.charge(Cause::Ack, self.slab.len());
             }
         }
     }
@@ -229,10 +235,11 @@ impl Path {
         transmit.pack.write(&mut self.slab);
         let (kind, tx) = (transmit.kind, transmit.pack.tx);
         let bytes = transmit.pack.data.len();
-        let departs_as = match kind {
-            Kind::First => Departed::Pack,
-            Kind::Evidence | Kind::Silence => Departed::Resend,
+        let (departs_as, cause) = match kind {
+            Kind::First => (Departed::Pack, Cause::FirstSend),
+            Kind::Evidence | Kind::Silence => (Departed::Resend, Cause::Resend),
         };
+        self.departures.charge(cause, self.slab.len());
         self.lanes.on_handed_over(lane, kind, bytes);
         self.departures.note(Handed::Tx(lane, tx, departs_as));
         true
@@ -246,6 +253,7 @@ impl Path {
         }
         let packet = self.queue.pop()?;
         frame::write_dgram(&mut self.slab, &packet);
+        self.departures.charge(Cause::FirstSend, self.slab.len());
         self.counters.sent += 1;
         self.counters.sent_bytes += packet.len() as u64;
         self.remember_large(packet);

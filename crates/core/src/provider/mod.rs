@@ -373,13 +373,8 @@ impl Provider {
 
     /// A snapshot.
     pub fn status(&self) -> ProviderStatus {
-        let sessions: Vec<_> = self.sessions.values().map(Session::status).collect();
-        let live: i64 = sessions
-            .iter()
-            .map(|session| session.path.unaccounted)
-            .sum();
-        ProviderStatus {
-            sessions,
+        let mut status = ProviderStatus {
+            sessions: self.sessions.values().map(Session::status).collect(),
             sessions_total: self.sessions_total,
             refused: self.refused.clone(),
             tun_packets: self.tun_packets,
@@ -388,7 +383,12 @@ impl Provider {
             ended: self.ended,
             ended_received_drops: self.ended_received_drops,
             ended_delivered: self.ended_delivered,
-            unaccounted: live.wrapping_add(self.ended.unaccounted()),
-        }
+            max_sends_of_one_pack: 0,
+            unaccounted: 0,
+        };
+        let books = status.books();
+        status.max_sends_of_one_pack = books.max_sends_of_one_pack();
+        status.unaccounted = books.unaccounted();
+        status
     }
 }

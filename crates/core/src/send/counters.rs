@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::limits::Refusals;
-use crate::counters::counters;
+use crate::counters::{Peak, counters};
 use crate::drops::Drops;
 
 /// Why a pack was given up.
@@ -66,6 +66,8 @@ counters! {
         pub skips: u64,
         /// PINGs that named this lane.
         pub probes: u64,
+        /// How often the pack was handed over that was handed over most.
+        pub max_sends_of_one_pack: Peak,
     }
 }
 

@@ -177,6 +177,7 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         let slot = self.queue.slot_mut(number)?;
         debug_assert!(slot.sends < sends_max, "R-10: a pack beyond its cap");
         slot.sends = slot.sends.saturating_add(1);
+        self.counters.max_sends_of_one_pack.note(slot.sends.into());
         slot.tx = tx;
         slot.departed = None;
         slot.sent_as = kind;

@@ -85,6 +85,29 @@ fn a_cut_costs_next_to_nothing_after_its_first_second_and_all_that_was_taken_arr
 }
 
 #[test]
+fn what_an_outage_cost_is_known_by_cause_to_the_byte() {
+    //
+    let mut world = warm();
+    world.set_blackhole(Way::Both, true);
+    offer(&mut world, 1_000, 5 * S);
+    world.set_blackhole(Way::Both, false);
+    world.run_for(4 * S);
+    let path = world.client_status(0).path.unwrap();
+    let (left, send) = (path.frame_bytes, path.flow.send);
+    let sent = world.fates()[0].sent;
+    assert_eq!(left.total(), sent.bytes);
+    assert_eq!((left.ack, left.ping), (sent.ack_bytes, sent.ping_bytes));
+    // A pack's frame has some 10 bytes of header.
+    let resends = send.evidence_resends + send.silence_resends;
+    let headers = left.resend - send.resent_bytes;
+    assert!(
+        resends > 0 && (5 * resends..16 * resends).contains(&headers),
+        "{headers}"
+    );
+    assert!(left.ping > 0 && left.ack == 0, "{left:?}");
+}
+
+#[test]
 fn an_idle_path_that_is_cut_asks_at_its_keepalive_and_is_stalled_a_second_later() {
     let mut world = warm();
     world.set_blackhole(Way::Both, true);

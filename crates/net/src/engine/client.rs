@@ -25,7 +25,7 @@ use crate::carrier::QuicReport;
 use crate::error::NetError;
 use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
-use crate::socket::{SocketCounters, SocketWatch};
+use crate::socket::{SocketWatch, UdpReport};
 use crate::transport::TransportSettings;
 use crate::{endpoint, words};
 
@@ -81,7 +81,7 @@ pub struct ClientReport {
     /// Where the provider was found last.
     pub provider_address: Option<SocketAddr>,
     /// UDP, over all connections so far.
-    pub udp: SocketCounters,
+    pub udp: UdpReport,
     /// The TUN's side.
     pub device: DeviceCounters,
     /// QUIC beneath, while connected.
@@ -383,11 +383,13 @@ impl ClientEngine {
             Connection::Up(connected) => Some(connected.link.report()),
             Connection::Idle | Connection::Dialling(_) => None,
         };
+        let client = self.core.status(now());
+        let udp = UdpReport::of(self.watch.counters(), client.books().frame_bytes);
         ClientReport {
             quic,
-            client: self.core.status(now()),
+            client,
             provider_address: self.provider_address,
-            udp: self.watch.counters(),
+            udp,
             device: self.pump.counters(),
         }
     }

@@ -35,7 +35,7 @@ use super::{Handle, Request, now, sleep_until};
 use crate::error::NetError;
 use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
-use crate::socket::{SocketCounters, SocketWatch};
+use crate::socket::{SocketWatch, UdpReport};
 use crate::transport::TransportSettings;
 use crate::{endpoint, tls, words};
 
@@ -72,7 +72,7 @@ pub struct ProviderReport {
     /// Handshakes refused because too many were under way.
     pub handshakes_refused: u64,
     /// UDP, over all connections.
-    pub udp: SocketCounters,
+    pub udp: UdpReport,
     /// The TUN's side.
     pub device: DeviceCounters,
 }
@@ -198,10 +198,12 @@ impl ProviderEngine {
     }
 
     fn report(&self) -> ProviderReport {
+        let provider = self.shared.core.borrow().status();
+        let frames = provider.books().frame_bytes;
         ProviderReport {
-            provider: self.shared.core.borrow().status(),
+            provider,
             handshakes_refused: self.shared.handshakes.borrow().refused,
-            udp: self.shared.watch.counters(),
+            udp: UdpReport::of(self.shared.watch.counters(), frames),
             device: self.pump.counters(),
         }
     }

@@ -142,6 +142,7 @@ impl World {
         equal("SKIPs sent", sum(|lane| lane.send.skips), seen.handed.skips);
         equal("ACKs sent", sum(|lane| lane.receive.acks), seen.handed.acks);
         equal("PINGs sent", c.pings_sent, seen.handed.pings);
+        self.check_causes(end, &said.books, &seen.handed);
         equal(
             "datagrams received",
             c.datagrams_received + said.early_datagrams,
@@ -162,6 +163,22 @@ impl World {
             equal("packs received", received, seen.came.packs);
             let flow = said.books.flow.receive.deliveries;
             equal("received", c.received, seen.came.packets + flow);
+        }
+    }
+
+    /// Bytes by cause are those that left: all that was handed over, less what still waits or was taken with its path.
+    fn check_causes(&self, end: &str, books: &PathBooks, handed: &Cargo) {
+        let left = &books.frame_bytes;
+        let told = handed.ack_bytes + handed.ping_bytes;
+        for (cause, left, handed) in [
+            ("ack", left.ack, handed.ack_bytes),
+            ("ping", left.ping, handed.ping_bytes),
+            ("data", left.first_send + left.resend, handed.bytes - told),
+            ("race", left.race, 0),
+        ] {
+            if left > handed {
+                self.fail(&format!("{end}: of {handed} {cause} bytes {left} left"));
+            }
         }
     }
 

@@ -31,6 +31,10 @@ pub struct Cargo {
     pub pings: u64,
     /// PONGs.
     pub pongs: u64,
+    /// Bytes of ACKs and SKIPs.
+    pub ack_bytes: u64,
+    /// Bytes of PINGs and PONGs.
+    pub ping_bytes: u64,
 }
 
 impl Cargo {
@@ -42,16 +46,21 @@ impl Cargo {
             bytes: datagram.len() as u64,
             ..Self::default()
         };
-        for frame in Frames::new(datagram) {
-            match frame {
-                Ok(Frame::Dgram(_)) => cargo.packets += 1,
-                Ok(Frame::Pack(_)) => cargo.packs += 1,
-                Ok(Frame::Ack(_)) => cargo.acks += 1,
-                Ok(Frame::Skip(_)) => cargo.skips += 1,
-                Ok(Frame::Ping(_)) => cargo.pings += 1,
-                Ok(Frame::Pong(_)) => cargo.pongs += 1,
-                Err(_) => break,
-            }
+        let mut frames = Frames::new(datagram);
+        let mut before = frames.remaining();
+        let mut other = 0;
+        while let Some(Ok(frame)) = frames.next() {
+            let (count, bytes) = match frame {
+                Frame::Dgram(_) => (&mut cargo.packets, &mut other),
+                Frame::Pack(_) => (&mut cargo.packs, &mut other),
+                Frame::Ack(_) => (&mut cargo.acks, &mut cargo.ack_bytes),
+                Frame::Skip(_) => (&mut cargo.skips, &mut cargo.ack_bytes),
+                Frame::Ping(_) => (&mut cargo.pings, &mut cargo.ping_bytes),
+                Frame::Pong(_) => (&mut cargo.pongs, &mut cargo.ping_bytes),
+            };
+            *count += 1;
+            *bytes += (before - frames.remaining()) as u64;
+            before = frames.remaining();
         }
         cargo
     }
@@ -67,6 +76,8 @@ impl AddAssign for Cargo {
         self.skips += other.skips;
         self.pings += other.pings;
         self.pongs += other.pongs;
+        self.ack_bytes += other.ack_bytes;
+        self.ping_bytes += other.ping_bytes;
     }
 }
 
