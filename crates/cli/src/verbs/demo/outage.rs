@@ -20,10 +20,10 @@ use std::ops::Sub;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use quell_lab::load::{Arrivals, PingLoad, TcpLoad, TcpSink, UdpLoad};
 use quell_lab::probe::{self, UdpEcho};
 use quell_lab::topology::Way;
-use serde_json::Value;
 
 use super::{EXIT, Stage, text};
 use crate::Failure;
@@ -59,8 +59,9 @@ pub(super) struct Outage {
     pub(super) bytes_out: u64,
     /// Of them, those after the first second.
     pub(super) bytes_out_after_first_second: u64,
-    /// The same by cause, in the order of [`CAUSES`].
-    pub(super) bytes_out_by_cause: [u64; CAUSES.len()],
+    /// All of them by cause, in the order of [`CAUSES`]. What is QUIC's is what no
+    /// other cause took: it lags behind these at times, and may be negative.
+    pub(super) bytes_out_by_cause: [i64; CAUSES.len()],
     /// Payload bytes that the loads offered meanwhile.
     pub(super) bytes_offered: u64,
     /// Dials of the client meanwhile.
@@ -90,7 +91,7 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) bytes_out: u64,
-    pub(super) by_cause: [u64; CAUSES.len()],
+    pub(super) by_cause: [i64; CAUSES.len()],
     pub(super) dials: u64,
     pub(super) offered: u64,
     pub(super) pings: u64,
@@ -171,10 +172,9 @@ impl Sub for Sample {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
-        // What is a remainder of other counters, as `quic` is, may stand still or step back by a few bytes.
         let mut by_cause = self.by_cause;
         for (now, then) in by_cause.iter_mut().zip(earlier.by_cause) {
-            *now = now.saturating_sub(then);
+            *now = now.wrapping_sub(then);
         }
         Self {
             bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
@@ -215,12 +215,15 @@ impl Loads {
 
     fn sample(&self, stage: &Stage) -> Result<Sample, Failure> {
         let status = stage.client.status()?;
-        let count = |value: &Value| value.as_u64().unwrap_or(0);
         let udp = &status["udp"];
+        let mut by_cause = [0; CAUSES.len()];
+        for (bytes, cause) in by_cause.iter_mut().zip(CAUSES) {
+            *bytes = said(cause, udp["by_cause"][cause].as_i64())?;
+        }
         Ok(Sample {
-            bytes_out: count(&udp["bytes_out"]),
-            by_cause: CAUSES.map(|cause| count(&udp["by_cause"][cause])),
-            dials: count(&status["dials"]),
+            bytes_out: said("bytes_out", udp["bytes_out"].as_u64())?,
+            by_cause,
+            dials: said("dials", status["dials"].as_u64())?,
             offered: self.udp.sent() * UDP_PAYLOAD_BYTES as u64 + self.tcp.sent_bytes(),
             pings: self.ping.answers().count(),
             echoes: self.udp.answers().count(),
@@ -266,6 +269,11 @@ impl Loads {
             ..outage
         })
     }
+}
+
+/// A figure of the client's status. One that is not there is no zero.
+fn said<T>(name: &str, figure: Option<T>) -> Result<T, Failure> {
+    figure.ok_or_else(|| Failure::Failed(anyhow!("the client does not say {name}")))
 }
 
 fn sleep_until(deadline: Instant) {

@@ -34,7 +34,7 @@ pub(super) struct Figures {
     downloads_damaged: u64,
     pings_lost: u64,
     outage: Outage,
-    max_sends_of_one_pack: u64,
+    max_sends_of_one_pack: Option<u64>,
     client: Books,
     provider: Books,
 }
@@ -57,13 +57,14 @@ impl Bound {
 impl Figures {
     /// Those of a run whose ends said `ends` last.
     pub(super) fn of(quiet: &Quiet, outage: Outage, ends: &Ends) -> Self {
-        let sends = |status: &Value| status["max_sends_of_one_pack"].as_u64().unwrap_or(0);
+        let sends = |status: &Value| status["max_sends_of_one_pack"].as_u64();
+        let most = |(client, provider): (u64, u64)| client.max(provider);
         Self {
             download_mbit_s: quiet.mbit_s(),
             downloads_damaged: quiet.is_damaged().into(),
             pings_lost: quiet.pings_lost(),
             outage,
-            max_sends_of_one_pack: sends(&ends.client).max(sends(&ends.provider)),
+            max_sends_of_one_pack: sends(&ends.client).zip(sends(&ends.provider)).map(most),
             client: Books::of_client(&ends.client),
             provider: Books::of_provider(&ends.provider),
         }
@@ -131,7 +132,7 @@ impl Figures {
             bound(
                 "max_sends_of_one_pack",
                 "sends of the pack that was sent most",
-                Some(self.max_sends_of_one_pack),
+                self.max_sends_of_one_pack,
                 17,
             ),
             bound(
@@ -197,9 +198,12 @@ impl fmt::Display for Figures {
             grouped(outage.bytes_out),
         )?;
         let causes = CAUSES.iter().zip(outage.bytes_out_by_cause);
-        let causes = causes.filter(|(_, bytes)| *bytes > 0);
+        let causes = causes.filter(|(_, bytes)| *bytes != 0);
         let causes: Vec<_> = causes
-            .map(|(cause, bytes)| format!("{cause} {}", grouped(bytes)))
+            .map(|(cause, bytes)| {
+                let sign = if bytes < 0 { "-" } else { "" };
+                format!("{cause} {sign}{}", grouped(bytes.unsigned_abs()))
+            })
             .collect();
         for some in causes.chunks(CAUSES_PER_LINE) {
             writeln!(f, "  {}", some.join(", "))?;
@@ -214,7 +218,7 @@ impl fmt::Display for Figures {
         }
         writeln!(f, "\n{:<46}{:>10}{:>10}", "bound", "figure", "at most")?;
         for bound in self.bounds() {
-            let figure = bound.figure.map_or("never".to_owned(), grouped);
+            let figure = bound.figure.map_or("none".to_owned(), grouped);
             let ok = if bound.holds() { "ok" } else { "BROKEN" };
             let max = grouped(bound.max);
             writeln!(f, "{:<46}{figure:>10}{max:>10}  {ok}", bound.words)?;

@@ -1,3 +1,5 @@
+//! Each bound at its figure and one step past it; what the object and the table say of both.
+
 use super::*;
 
 /// A run in which every figure is exactly at its bound.
@@ -11,7 +13,7 @@ fn at_the_bounds() -> Figures {
             time: Duration::from_millis(30_004),
             bytes_out: 49_152,
             bytes_out_after_first_second: 8_192,
-            bytes_out_by_cause: [1, 2, 3, 4, 5, 6, 7],
+            bytes_out_by_cause: [1, 2, 3, 4, 5, 6, -7],
             bytes_offered: 7_500_000,
             dials: 0,
             first_packet: Some(Duration::from_millis(1_000)),
@@ -19,7 +21,7 @@ fn at_the_bounds() -> Figures {
             tcp_bytes_sent: 5_000,
             tcp_bytes_arrived: 5_000,
         },
-        max_sends_of_one_pack: 17,
+        max_sends_of_one_pack: Some(17),
         client: Books::of_client(&status),
         provider: Books::of_provider(&status),
     }
@@ -44,7 +46,7 @@ const STEPS: [(&str, Change); 9] = [
     }),
     ("tcp_bytes_missing", |run| run.outage.tcp_bytes_arrived -= 1),
     ("max_sends_of_one_pack", |run| {
-        run.max_sends_of_one_pack += 1
+        run.max_sends_of_one_pack = Some(18)
     }),
     ("unaccounted", |run| {
         run.provider = Books::of_provider(&json!({"unaccounted": -1}));
@@ -89,10 +91,15 @@ fn what_never_came_is_out_of_bounds() {
     let mut run = at_the_bounds();
     run.outage.first_packet = None;
     run.outage.tcp_resumed = None;
-    let expected = ["first_packet_after_heal_ms", "tcp_resumed_after_heal_ms"];
+    run.max_sends_of_one_pack = None;
+    let expected = [
+        "first_packet_after_heal_ms",
+        "tcp_resumed_after_heal_ms",
+        "max_sends_of_one_pack",
+    ];
     assert_eq!(broken(&run), expected);
     assert_eq!(run.json()["first_packet_after_heal_ms"], Value::Null);
-    assert_eq!(run.to_string().matches("never").count(), 3, "{run}");
+    assert_eq!(run.to_string().matches("none").count(), 3, "{run}");
 }
 
 #[test]
@@ -109,7 +116,7 @@ fn the_object_says_what_the_outage_cost() {
     let object = at_the_bounds().json();
     let bytes = json!({
         "total": 49_152, "after_first_second": 8_192,
-        "first_send": 1, "resend": 2, "race": 3, "ack": 4, "ping": 5, "dial": 6, "quic": 7,
+        "first_send": 1, "resend": 2, "race": 3, "ack": 4, "ping": 5, "dial": 6, "quic": -7,
     });
     assert_eq!(object["udp_bytes_out_in_outage"], bytes);
     assert_eq!(object["bytes_offered_in_outage"], 7_500_000);
@@ -127,7 +134,7 @@ fn the_object_says_what_the_outage_cost() {
 #[test]
 fn the_verdict_is_readable_on_any_terminal() {
     let mut run = at_the_bounds();
-    run.outage.bytes_out_by_cause = [123_456_789; CAUSES.len()];
+    run.outage.bytes_out_by_cause = [-123_456_789; CAUSES.len()];
     let text = run.to_string();
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     assert!(text.contains("49,152    49,152  ok\n"), "{text}");
