@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use super::outage::{Phase, STEADY_S, Sample};
 
+/// Width of a terminal.
+const COLUMNS: usize = 80;
+
 /// The timeline's head.
 pub(super) const HEAD: &str = "\
 second  wire      UDP bytes out  ping answers  UDP answers  TCP bytes arrived\n";
@@ -66,6 +69,22 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
+/// A list on indented lines, as many items on each as fit.
+pub(super) fn wrapped(items: &[String]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for item in items {
+        match lines.last_mut() {
+            Some(line) if line.len() + 2 + item.len() < COLUMNS => *line += &format!(", {item}"),
+            Some(line) => {
+                line.push(',');
+                lines.push(format!("  {item}"));
+            }
+            None => lines.push(format!("  {item}")),
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +93,18 @@ mod tests {
     fn digits_stand_in_groups_of_three() {
         let texts = [0, 999, 1_000, 49_152, 1_234_567].map(grouped);
         assert_eq!(texts, ["0", "999", "1,000", "49,152", "1,234,567"]);
+    }
+
+    #[test]
+    fn a_list_is_broken_where_a_terminal_ends() {
+        let items = |chars: usize| wrapped(&["a".repeat(36), "b".repeat(chars), "c".into()]);
+        // Two of indentation, two between the items, one for the comma at the end.
+        let fits = format!("  {}, {},\n  c\n", "a".repeat(36), "b".repeat(39));
+        assert_eq!(items(39), fits);
+        assert_eq!(fits.lines().next().map(str::len), Some(COLUMNS));
+        let breaks = format!("  {},\n  {}, c\n", "a".repeat(36), "b".repeat(40));
+        assert_eq!(items(40), breaks);
+        assert_eq!(wrapped(&[]), "");
     }
 
     #[test]

@@ -22,10 +22,7 @@ use super::Ends;
 use super::books::Books;
 use super::outage::{CAUSES, Outage};
 use super::quiet::Quiet;
-use super::text::grouped;
-
-/// As many as fit on a line, however large.
-const CAUSES_PER_LINE: usize = 3;
+use super::text::{grouped, wrapped};
 
 /// What a run of the demo measured.
 #[derive(Debug, Clone)]
@@ -205,9 +202,7 @@ impl fmt::Display for Figures {
                 format!("{cause} {sign}{}", grouped(bytes.unsigned_abs()))
             })
             .collect();
-        for some in causes.chunks(CAUSES_PER_LINE) {
-            writeln!(f, "  {}", some.join(", "))?;
-        }
+        write!(f, "{}", wrapped(&causes))?;
         for (end, books) in [("client", &self.client), ("exit", &self.provider)] {
             let (accepted, dropped) = books.accepted_and_dropped();
             let (accepted, dropped) = (grouped(accepted), grouped(dropped));
