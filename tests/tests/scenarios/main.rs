@@ -15,6 +15,7 @@
 mod carries;
 mod commands;
 mod cut;
+mod demo;
 mod fairness;
 mod families;
 mod fixture;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         commands::trials(),
         cut::trials(),
         fairness::trials(),
+        demo::trials(),
         families::trials(),
         hostile::trials(),
         killed::trials(),

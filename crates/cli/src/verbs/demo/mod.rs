@@ -1,18 +1,38 @@
-//! `quell demo`: both ends on this machine, and a download between them.
+//! `quell demo`: both ends on this machine, a download between them, and then an outage.
 //!
 //! ```text
-//! namespace "client"                         namespace "provider"
-//!   quell up ── TUN quell0 ═══ QUIC over a veth ═══ TUN quell-exit ── quell provide
-//!   download ───────────────────────────────────────────────────────→ web server
+//! namespace "client"                       "router"                  namespace "provider"
+//!   quell up ── TUN quell0 ═══ QUIC over UDP ═══╪═══ TUN quell-exit ── quell provide
+//!   download ─────────────────────────────────────────────────────→ web server
+//!   UDP and TCP of 1 Mbit/s, pings ───────── cut ─────────────────→ echo, sink
 //! ```
+//!
+//! The web server, the echo and the sink are on the exit itself, at its address
+//! inside the tunnel: every packet crosses both TUNs and the wire between them,
+//! and nothing has to be translated behind the exit, for which a bare machine
+//! would need `nft`. The router drops what it is given, silently and both ways,
+//! so that neither end is told of the cut by anything but the silence.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `quiet` | a ping and a download while nothing else runs |
+//! | `outage` | steady loads, second by second, through the cut and its end |
+//! | `books` | what both ends say became of their packets |
+//! | `verdict` | the bounds, and whether they held; the JSON object |
+//! | `text` | numbers and tables for a terminal of 80 columns |
 //!
 //! Nothing of this machine is touched: the namespaces have no names and die with
 //! the process, however it ends. What is left to clean up is one folder of keys
 //! and configuration, removed also on Ctrl-C.
 
-mod report;
+mod books;
+mod outage;
+mod quiet;
+mod text;
+mod verdict;
 
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::mpsc;
@@ -22,14 +42,17 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use quell_lab::netns;
-use quell_lab::topology::{self, NEAR_PROVIDER_V4, TwoHosts};
+use quell_lab::topology::{self, FAR_PROVIDER_V4, Routed};
 use quell_wire::registry::DEFAULT_PORT;
+use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::stage::{End, Plan};
 use crate::{Failure, Streams};
-use report::Report;
+use outage::Outage;
+use quiet::Quiet;
+use verdict::Figures;
 
 /// Exit code of a program ended by Ctrl-C, as shells report it.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -38,38 +61,72 @@ const EXIT_INTERRUPTED: i32 = 130;
 const WIRE_MTU: u32 = 1_500;
 /// Inner packets above this size cross whole once the path's MTU is found, in bytes.
 const FULL_SIZE: u64 = 1_390;
+/// The exit's address inside the tunnel: the first of the pool that [`Plan`] has.
+const EXIT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 85, 0, 1));
 
-/// Run both ends in two network namespaces and download a file through the tunnel
+/// Run both ends in network namespaces, download a file, and cut the wire under load
+///
+/// Prints one line a second, and then whether what quell promises of an outage
+/// held. Ends with 1 if it did not.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Size of the download, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     size: u64,
+    /// How long the wire is cut; a packet that was sent is given up after 60 s
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=50))]
+    outage: u64,
+    /// Print the figures as one JSON object; everything else goes to standard error
+    #[arg(long)]
+    json: bool,
 }
 
 impl Demo {
     pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
         if let Some(why) = netns::unavailable() {
             return Err(Failure::Failed(anyhow!(
-                "the demo makes two network namespaces and needs root for that: {why}"
+                "the demo makes network namespaces and needs root for that: {why}"
             )));
         }
         let folder = tempfile::Builder::new().prefix("quell-demo-").tempdir()?;
         remove_on_interrupt(folder.path().to_owned())?;
-        writeln!(
-            streams.err,
-            "two namespaces, a wire between them, an exit and a client …"
-        )?;
-        let stage = Stage::set(folder.path())?;
-        writeln!(streams.err, "the tunnel is up; downloading through it …")?;
-        let report = Report::measure(&stage, self.size * 1024 * 1024)?;
-        stage.clear()?;
-        write!(streams.out, "{report}")?;
-        match report.complaint() {
+        let figures = {
+            let talk: &mut dyn Write = match self.json {
+                true => &mut *streams.err,
+                false => &mut *streams.out,
+            };
+            self.measure(folder.path(), talk)?
+        };
+        match self.json {
+            true => writeln!(streams.out, "{}", figures.json())?,
+            false => write!(streams.out, "\n{figures}")?,
+        }
+        match figures.complaint() {
             None => Ok(()),
             Some(words) => Err(Failure::Failed(anyhow!(words))),
         }
     }
+
+    fn measure(&self, folder: &Path, talk: &mut dyn Write) -> Result<Figures, Failure> {
+        writeln!(
+            talk,
+            "a client, a router and an exit, each in a namespace …"
+        )?;
+        let mut stage = Stage::set(folder)?;
+        write!(talk, "{}", text::tunnel(&stage.client.status()?))?;
+        let quiet = Quiet::measure(&stage, self.size * 1024 * 1024)?;
+        write!(talk, "{quiet}\n\n{}", text::announcement(self.outage))?;
+        let outage = Outage::measure(&mut stage, self.outage, talk)?;
+        let ends = stage.clear()?;
+        Ok(Figures::of(&quiet, outage, &ends))
+    }
+}
+
+/// What both ends said last.
+#[derive(Debug)]
+struct Ends {
+    client: Value,
+    provider: Value,
 }
 
 /// Both ends, running.
@@ -77,20 +134,18 @@ struct Stage {
     // Dropped in this order: processes before the namespaces they live in.
     client: End,
     provider: End,
-    hosts: TwoHosts,
+    net: Routed,
 }
 
 impl Stage {
     /// Sets everything up and waits until the tunnel carries packets of full size.
     fn set(folder: &Path) -> Result<Self, Failure> {
-        let hosts = topology::two_hosts(WIRE_MTU)?;
-        let address = SocketAddr::new(NEAR_PROVIDER_V4, DEFAULT_PORT);
-        // The web server is on the exit itself, so nothing has to be translated.
-        let plan = Plan::new(folder, address)?;
+        let net = topology::routed(WIRE_MTU)?;
+        let plan = Plan::new(folder, SocketAddr::new(FAR_PROVIDER_V4, DEFAULT_PORT))?;
         plan.write()?;
-        let mut provider = plan.provide(&hosts.provider)?;
+        let mut provider = plan.provide(&net.provider)?;
         provider.until_ready()?;
-        let mut client = plan.up(&hosts.client)?;
+        let mut client = plan.up(&net.client)?;
         client.until("up at full size", |status| {
             status["interface_ready"] == true
                 && status["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
@@ -98,15 +153,19 @@ impl Stage {
         Ok(Self {
             client,
             provider,
-            hosts,
+            net,
         })
     }
 
-    /// Ends both processes in good order.
-    fn clear(mut self) -> Result<(), Failure> {
+    /// Ends both processes in good order, having asked them a last time.
+    fn clear(mut self) -> Result<Ends, Failure> {
+        let ends = Ends {
+            client: self.client.status()?,
+            provider: self.provider.status()?,
+        };
         self.client.stop()?;
         self.provider.stop()?;
-        Ok(())
+        Ok(ends)
     }
 }
 
