@@ -30,8 +30,10 @@ const FLOWS: u64 = 5;
 /// What the flows keep, at the least, of the share that six equals would leave five.
 const KEPT_PERCENT_MIN: u64 = 60;
 /// How long flows take to find their rates.
-const SETTLE: Duration = Duration::from_secs(3);
+const SETTLE: Duration = Duration::from_secs(2);
 const MEASURE: Duration = Duration::from_secs(12);
+/// How long the comparison is measured, which is held to nothing.
+const COMPARE: Duration = Duration::from_secs(6);
 
 fn five_cubic_flows_keep_their_share_beside_a_tunnel() -> Outcome {
     beside("cubic")
@@ -72,11 +74,11 @@ fn beside(congestion: &str) -> Outcome {
         }
     }
     let tunnel = start(&tunnelled, "cubic")??;
-    let beside_tunnel = Shares::measure(&others, &tunnelled);
+    let beside_tunnel = Shares::measure(&others, &tunnelled, MEASURE);
     let quic = world.client.status()?["quic"].clone();
     drop(tunnel);
     let flow = start(&sixth, "cubic")??;
-    let beside_flow = Shares::measure(&others, &sixth);
+    let beside_flow = Shares::measure(&others, &sixth, COMPARE);
     drop((flow, flows));
     println!(
         "five {congestion} flows at 50 Mbit/s: {} beside a tunnel, {} beside a sixth flow (cubic); tunnel at the end: \
@@ -99,12 +101,12 @@ struct Shares {
 }
 
 impl Shares {
-    fn measure(flows: &TcpSink, other: &TcpSink) -> Self {
+    fn measure(flows: &TcpSink, other: &TcpSink, time: Duration) -> Self {
         thread::sleep(SETTLE);
         let start = Instant::now();
-        thread::sleep(MEASURE);
+        thread::sleep(time);
         let end = Instant::now();
-        let rate = |sink: &TcpSink| sink.arrivals().bytes_between(start, end) / MEASURE.as_secs();
+        let rate = |sink: &TcpSink| sink.arrivals().bytes_between(start, end) / time.as_secs();
         Self {
             flows: rate(flows),
             other: rate(other),

@@ -25,11 +25,15 @@ mod links;
 mod mtu;
 mod refused;
 
+use std::num::NonZero;
 use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
 
 use fixture::ROLE;
+
+/// Scenarios that run at a time: most of them wait most of the time, some for a minute.
+const SCENARIOS_PER_CORE: usize = 2;
 
 fn main() -> ExitCode {
     if std::env::var_os(ROLE).is_some() {
@@ -38,7 +42,11 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         };
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    arguments
+        .test_threads
+        .get_or_insert(SCENARIOS_PER_CORE * cores);
     let trials = [
         carries::trials(),
         commands::trials(),

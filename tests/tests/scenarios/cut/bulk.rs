@@ -15,7 +15,10 @@ use quell_sim::link::LinkConfig;
 use crate::fixture::{Outcome, World, trials, within};
 use crate::links::relayed;
 
-trials![a_full_link_is_full_again_after_a_cut_without_a_herd];
+trials![
+    a_full_link_is_full_again_after_a_cut_without_a_herd,
+    the_meter_tells_a_burst_of_a_round_trip_from_a_herd,
+];
 
 const RTT: Duration = Duration::from_millis(50);
 /// 20 Mbit/s.
@@ -119,4 +122,29 @@ impl Sent {
         };
         (peak.unwrap_or(0), span.saturating_sub(RTT))
     }
+}
+
+/// The measure of the trial above, held to what it is for.
+fn the_meter_tells_a_burst_of_a_round_trip_from_a_herd() -> Outcome {
+    // 1,000 B a sample, 5,000 B a round trip; four times that while the burst lasts.
+    let burst = |samples: usize| {
+        let start = Instant::now();
+        let mut sent = 0;
+        let steps = (0..100).map(|index| {
+            sent += if (50..50 + samples).contains(&index) {
+                4_000
+            } else {
+                1_000
+            };
+            (start + SAMPLE * u32::try_from(index).unwrap_or(0), sent)
+        });
+        Sent(steps.collect()).herd(10_000)
+    };
+    assert_eq!(burst(0), (5_000, Duration::ZERO));
+    // One sample makes 8,000 B of a window, two make 11,000.
+    assert_eq!(burst(1), (8_000, Duration::ZERO));
+    assert!(burst(2).0 > 10_000);
+    assert!(burst(5).1 <= RTT, "{:?}", burst(5));
+    assert!(burst(10).1 > RTT, "{:?}", burst(10));
+    Ok(())
 }

@@ -31,7 +31,7 @@ const PING_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Most UDP bytes of the client in an outage.
-pub(super) const OUT_BYTES_MAX: u64 = 49_152;
+const OUT_BYTES_MAX: u64 = 49_152;
 /// Most of them after the first second, for each 30 s begun.
 const OUT_LATE_BYTES_MAX: u64 = 8_192;
 /// The longest wait for the first answer after an outage, for round trips of up to [`RTT_FREE`].
@@ -200,19 +200,19 @@ pub(super) struct Outage {
     rtt: Duration,
     length: Duration,
     /// UDP bytes of the client meanwhile.
-    pub(super) out_bytes: u64,
+    out_bytes: u64,
     /// Of these, the ones after the first second.
-    pub(super) out_late_bytes: u64,
+    out_late_bytes: u64,
     /// From the end of it to the first answer to a datagram.
-    pub(super) datagram: Duration,
+    datagram: Duration,
     /// Likewise, to a ping.
-    pub(super) ping: Duration,
+    ping: Duration,
     /// Likewise, to the first bytes of the stream.
-    pub(super) stream: Duration,
+    stream: Duration,
     /// Of the oldest answer to a datagram after it.
     pub(super) age_max: Duration,
     /// Most sends of one pack by the client.
-    pub(super) sends_of_one_pack: u64,
+    sends_of_one_pack: u64,
 }
 
 impl Outage {
@@ -229,16 +229,20 @@ impl Outage {
         2 * DATAGRAM_AGE_MAX + self.rtt
     }
 
-    /// Bounds that it broke, in words.
-    pub(super) fn broken(&self) -> Vec<String> {
+    /// What a wall clock found, beside its bound.
+    fn clocks(&self) -> [(&'static str, Duration, Duration); 4] {
         let first = FIRST_ANSWER_MAX + self.beyond_free_rtt();
         let stream = STREAM_MAX + 2 * self.beyond_free_rtt();
-        let clocks = [
-            ("first answer to a datagram", self.datagram, first),
-            ("first answer to a ping", self.ping, first),
+        [
+            ("datagram", self.datagram, first),
+            ("ping", self.ping, first),
             ("stream", self.stream, stream),
             ("oldest answer", self.age_max, self.age_max_max()),
-        ];
+        ]
+    }
+
+    /// Bounds that it broke, in words.
+    fn broken(&self) -> Vec<String> {
         let counts = [
             ("bytes out", self.out_bytes, OUT_BYTES_MAX),
             (
@@ -252,7 +256,8 @@ impl Outage {
                 SENDS_OF_ONE_PACK_MAX,
             ),
         ];
-        let clocks = clocks
+        let clocks = self
+            .clocks()
             .into_iter()
             .filter(|(_, found, bound)| *found > WALL_CLOCK_SLACK * *bound)
             .map(|(name, found, bound)| format!("{name}: {found:?}, bound {bound:?}"));
@@ -286,6 +291,12 @@ impl fmt::Display for Outage {
             self.stream.as_millis(),
             self.age_max.as_millis(),
             self.sends_of_one_pack,
-        )
+        )?;
+        for (name, found, bound) in self.clocks() {
+            if found > bound {
+                write!(f, "; late by {} ms: {name}", (found - bound).as_millis())?;
+            }
+        }
+        Ok(())
     }
 }

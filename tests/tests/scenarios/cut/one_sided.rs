@@ -38,8 +38,8 @@ fn a_way_that_is_cut_alone_costs_no_session() -> Outcome {
                 };
                 let outage = loaded.outage(RTT, LENGTH, switch(true), switch(false))?;
                 println!("{name} cut alone: {outage}");
-                outage.check()?;
-                loaded.finish()
+                loaded.finish()?;
+                outage.check()
             })
         });
         for thread in running {
@@ -64,6 +64,6 @@ fn a_provider_that_stands_still_is_used_again_at_once() -> Outcome {
     let mut outage = loaded.outage(RTT, LENGTH, send(Signal::SIGSTOP), send(Signal::SIGCONT))?;
     println!("provider stopped: {outage}");
     outage.age_max = Duration::ZERO;
-    outage.check()?;
-    loaded.finish()
+    loaded.finish()?;
+    outage.check()
 }
