@@ -17,6 +17,10 @@ mod matrix;
 mod one_sided;
 mod suffering;
 
+use std::thread;
+
+use crate::fixture::Outcome;
+
 /// A wall clock fails at this many times its bound.
 const WALL_CLOCK_SLACK: u32 = 3;
 
@@ -30,4 +34,20 @@ pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
         bulk::trials(),
     ];
     trials.into_iter().flatten().collect()
+}
+
+/// What cells that ran side by side come to, each under its name: all that failed are told.
+fn together(cells: impl IntoIterator<Item = (String, thread::Result<Outcome>)>) -> Outcome {
+    let mut failed = Vec::new();
+    for (name, result) in cells {
+        match result {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => failed.push(format!("{name}: {}", why.message().unwrap_or_default())),
+            Err(_) => failed.push(format!("{name}: it panicked")),
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(failed.join("\n").into())
 }

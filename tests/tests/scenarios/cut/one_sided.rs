@@ -7,6 +7,7 @@ use quell_lab::child::Signal;
 use quell_lab::relay::Relay;
 
 use super::loaded::{Loaded, WARM_UP, link};
+use super::together;
 use crate::fixture::{Outcome, trials};
 
 trials![
@@ -27,7 +28,7 @@ fn a_way_that_is_cut_alone_costs_no_session() -> Outcome {
     ];
     thread::scope(|scope| {
         let running = ways.map(|(name, set)| {
-            scope.spawn(move || -> Outcome {
+            let run = move || -> Outcome {
                 let mut loaded = Loaded::start(link(RTT))?;
                 thread::sleep(WARM_UP);
                 let switch = |cut| {
@@ -40,12 +41,10 @@ fn a_way_that_is_cut_alone_costs_no_session() -> Outcome {
                 println!("{name} cut alone: {outage}");
                 loaded.finish()?;
                 outage.check()
-            })
+            };
+            (name.to_owned(), scope.spawn(run))
         });
-        for thread in running {
-            thread.join().map_err(|_| "it panicked")??;
-        }
-        Ok(())
+        together(running.map(|(name, thread)| (name, thread.join())))
     })
 }
 

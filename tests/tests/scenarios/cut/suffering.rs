@@ -10,8 +10,8 @@ use quell_lab::load::{TcpLoad, TcpSink, UdpLoad};
 use quell_lab::topology::WORLD_V4;
 use quell_sim::link::LinkConfig;
 
-use super::WALL_CLOCK_SLACK;
 use super::loaded::{Loaded, WARM_UP, count, link};
+use super::{WALL_CLOCK_SLACK, together};
 use crate::fixture::{Outcome, World, trials, within};
 use crate::links::relayed;
 
@@ -28,20 +28,11 @@ const GAP_MAX: Duration = Duration::from_secs(2);
 
 fn heavy_loss_is_neither_a_stall_nor_a_reason_to_dial() -> Outcome {
     thread::scope(|scope| {
-        let losses_percent = [10, 20, 30];
-        let running = losses_percent.map(|percent| scope.spawn(move || lossy(percent)));
-        let results = running.map(|thread| thread.join());
-        let mut broken = Vec::new();
-        for (percent, result) in losses_percent.into_iter().zip(results) {
-            if let Err(failed) = result.map_err(|_| "it panicked")? {
-                let words = failed.message().unwrap_or("failed").to_owned();
-                broken.push(format!("{percent} % loss: {words}"));
-            }
-        }
-        match broken.is_empty() {
-            true => Ok(()),
-            false => Err(broken.join("\n").into()),
-        }
+        let running = [10, 20, 30].map(|percent| {
+            let name = format!("{percent} % loss");
+            (name, scope.spawn(move || lossy(percent)))
+        });
+        together(running.map(|(name, thread)| (name, thread.join())))
     })
 }
 
