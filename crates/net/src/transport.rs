@@ -23,9 +23,9 @@ const ACK_ELICITING_THRESHOLD: u32 = 10;
 /// Longest delay of an acknowledgement. 25 ms is QUIC's own default.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 /// How long a path that swallowed large packets carries small ones before it is
-/// searched anew. 2 s: random loss of some per cent looks like that now and then,
-/// and a search costs a dozen packets.
-const BLACK_HOLE_COOLDOWN: Duration = Duration::from_secs(2);
+/// searched anew. 250 ms: a cut looks like that, and random loss now and then. Until
+/// then packets in pieces cost up to twice the datagrams; a search costs a dozen.
+const BLACK_HOLE_COOLDOWN: Duration = Duration::from_millis(250);
 /// Bytes of one control stream on their way: one message of the largest size and some.
 const CONTROL_STREAM_BYTES: u32 = 128 * 1024;
 

@@ -15,7 +15,7 @@
 //! the lanes stop, only PINGs go, on a schedule of their own. Nothing is resent on a
 //! PONG: the acknowledgements beside it are the evidence.
 //!
-//! A client asks often while a person waits. A provider, which may have a thousand
+//! A client asks at once, and often while a person waits. A provider, which may have a thousand
 //! sleeping phones, asks ever more rarely: the first questions are for a short
 //! stretch of heavy loss, which would otherwise cost it five seconds.
 //!
@@ -365,6 +365,9 @@ impl PathHealth {
                 pings: 0,
             });
             change.pause = true;
+            // Some lost answers look like this on a path of heavy loss; one more
+            // question, and the next answer ends it.
+            change.ping = self.role == Role::Client;
         }
         if let Some((age, pings)) = self.asks_in_stall(now) {
             let next_ping = now + self.ping_wait(age, pings);

@@ -24,6 +24,7 @@ use super::Path;
 use super::cut::{FRAGMENTS_MAX, cut};
 use crate::config::TcpLane;
 use crate::drops::DropReason;
+use crate::send::TakenBack;
 
 /// Datagrams that may wait in the flow lane on any path, however slow: the first
 /// flight of a TCP (RFC 6928) and some acknowledgements.
@@ -51,7 +52,6 @@ impl Path {
             Ok(view) if flow && view.protocol() == protocol::TCP => {
                 let key = FlowKey::of(&view);
                 self.queue_flow(&packet, Some(key));
-                self.remember_large(packet);
             }
             Ok(_) | Err(_) => self.queue_dgram(packet, now),
         }
@@ -98,6 +98,32 @@ impl Path {
                 self.ask_for_credit();
             }
         }
+    }
+
+    /// Cuts packets of the flow lane anew that no longer fit: they were accepted, so
+    /// they are not dropped because the path shrank, unless there is no room for the
+    /// more packs that they take.
+    pub(super) fn cut_anew(&mut self, now: Instant) {
+        for taken in self.lanes.send[Lane::FLOW.index()].take_back_oversize(now) {
+            if let Err(reason) = self.queue_again(&taken) {
+                self.counters.laned -= 1;
+                self.counters.laned_bytes -= taken.packet.len() as u64;
+                self.drops.count(reason);
+            }
+        }
+    }
+
+    fn queue_again(&mut self, taken: &TakenBack) -> Result<(), DropReason> {
+        let packet = &taken.packet;
+        let cut = cut(packet.len(), self.pack_payload_len_max(), FRAGMENTS_MAX);
+        let cut = cut.ok_or(DropReason::TooBig)?;
+        let flow = IpPacket::parse(packet).map(|view| FlowKey::of(&view));
+        let flow = flow.ok().filter(|_| !taken.unordered);
+        let order = &mut self.order;
+        let dep = |first, end| flow.map_or(0, |key| order.enter(key, first, end));
+        let (how, at) = ((taken.unordered, dep), taken.accepted_at);
+        let accepted = self.lanes.accept(Lane::FLOW, packet, cut, how, at);
+        accepted.map_err(|_| DropReason::QueueFull)
     }
 
     /// A lane that waits for credit with nothing on its way asks for it, however

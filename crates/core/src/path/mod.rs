@@ -239,6 +239,7 @@ impl Path {
             let frame_len = self.carrier.datagram_len_max();
             let fits = |send: &mut lanes::Sender| send.on_frame_len_max(frame_len);
             self.lanes.send.iter_mut().for_each(fits);
+            self.cut_anew(now);
         }
         if self.inner_mtu() < mtu {
             self.tell_of_shrinking();

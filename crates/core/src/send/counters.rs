@@ -21,6 +21,8 @@ pub enum GiveUp {
     TooLargeForPath,
     /// Another fragment of its packet or message was given up.
     WithMessage,
+    /// It no longer fitted, and its packet was cut into other packs.
+    CutAnew,
 }
 
 counters! {
@@ -36,6 +38,8 @@ counters! {
         pub too_large: u64,
         /// Packs given up: [`GiveUp::WithMessage`].
         pub with_message: u64,
+        /// Packs given up: [`GiveUp::CutAnew`].
+        pub cut_anew: u64,
         /// Packs dropped because the lane ended, by reason.
         pub dropped: Drops,
         /// Packs waiting or unacknowledged at the moment.
@@ -74,7 +78,7 @@ counters! {
 impl SendCounters {
     /// Packs given up, for whatever reason.
     pub fn given_up(&self) -> u64 {
-        self.expired + self.too_large + self.with_message
+        self.expired + self.too_large + self.with_message + self.cut_anew
     }
 
     /// Accepted less acked, given up, dropped and in flight: 0, or a bug.
@@ -89,6 +93,7 @@ impl SendCounters {
             GiveUp::Expired => self.expired += 1,
             GiveUp::TooLargeForPath => self.too_large += 1,
             GiveUp::WithMessage => self.with_message += 1,
+            GiveUp::CutAnew => self.cut_anew += 1,
         }
     }
 }

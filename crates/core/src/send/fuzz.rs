@@ -163,9 +163,22 @@ impl Run {
                 // From 60 bytes, which is small, to more than a datagram.
                 let bytes = 60 + 8 * usize::from(a);
                 self.sequence.on_frame_len_max(bytes);
+                if b & 1 == 1 {
+                    self.take_back();
+                }
             }
             _ => self.lie(a, b),
         }
+    }
+
+    /// What is taken back was open, and is given up under its old numbers.
+    fn take_back(&mut self) {
+        let before = self.sequence.counters();
+        let taken = self.sequence.take_back_oversize(self.now);
+        let after = self.sequence.counters();
+        let packs = before.in_flight - after.in_flight;
+        assert_eq!(after.cut_anew - before.cut_anew, packs);
+        assert!(taken.len() as u64 <= packs);
     }
 
     fn accept(&mut self, a: u8, b: u8) {

@@ -200,11 +200,12 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         while let Some(part) = next {
             self.cancel_resend(part, now);
             self.queue.settle(part, State::GivenUp);
-            self.counters.gave_up(if part == number {
-                cause
-            } else {
-                GiveUp::WithMessage
-            });
+            self.counters
+                .gave_up(if part == number || cause == GiveUp::CutAnew {
+                    cause
+                } else {
+                    GiveUp::WithMessage
+                });
             next = self.queue.next_open(part + 1, last + 1);
         }
         if self.delivery == Delivery::Strict {

@@ -197,7 +197,7 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
     }
 
     /// Bytes of the frame of a pack, were it sent next.
-    fn frame_len(&self, number: u64, slot: &Slot) -> usize {
+    pub(super) fn frame_len(&self, number: u64, slot: &Slot) -> usize {
         let data = slot.len as usize;
         // Without data the length field takes its shortest form, one byte.
         let probe = header(self.lane, number, slot, self.ring.next());

@@ -11,7 +11,7 @@ use quell_core::health::Signal;
 use quell_core::send::Degraded;
 use quell_core::status::PathStatus;
 use quell_packet::build::{Header, Segment};
-use quell_packet::{IpPacket, TcpView, icmp};
+use quell_packet::{IpPacket, TcpView};
 use quell_sim::pair::{End, Event, Way, World, WorldConfig, for_seeds};
 
 use crate::common::*;
@@ -280,35 +280,58 @@ fn a_fast_path_takes_its_window_and_then_the_device_waits() {
 }
 
 #[test]
-fn segments_that_outgrow_the_path_are_given_up_and_their_sender_is_told() {
+fn segments_that_outgrow_the_path_are_cut_anew_and_arrive_in_their_order() {
     // case B44
+    for sent_before in [false, true] {
+        let mut world = World::up(WorldConfig::default());
+        world.set_carrier(Way::ToProvider, |carrier| {
+            carrier.held = !sent_before;
+            carrier.link.blackhole = sent_before;
+            carrier.cwnd_bytes = 60_000;
+        });
+        for place in 0..10 {
+            let large = segment(&world, false, 1, place, 1_399);
+            world.inject(End::Client(0), large);
+        }
+        world.run_for(20 * MS);
+        world.set_datagram_len_max(1_162);
+        world.set_carrier(Way::ToProvider, |carrier| {
+            carrier.held = false;
+            carrier.link.blackhole = false;
+        });
+        for place in 10..15 {
+            let small = segment(&world, false, 1, place, 1_000);
+            world.inject(End::Client(0), small);
+        }
+        world.run_for(2 * S);
+        let arrived = arrivals(&world.take_delivered(End::Provider));
+        assert_eq!(arrived[&1], (0..15).collect::<Vec<_>>());
+        let told = world.take_delivered(End::Client(0));
+        assert!(told.is_empty(), "{told:?}");
+        let path = path_of(&world, End::Client(0));
+        let send = path.flow.send;
+        assert_eq!((send.cut_anew, send.too_large, send.in_flight), (10, 0, 0));
+        assert_eq!((send.accepted, path.counters.laned), (10 + 20 + 5, 15));
+        assert!((1..=3).contains(&send.skips), "{send:?}");
+    }
+}
+
+#[test]
+fn a_segment_that_finds_no_room_for_its_pieces_is_dropped_by_name() {
     let mut world = World::up(WorldConfig::default());
-    world.set_carrier(Way::ToProvider, |carrier| {
-        carrier.held = true;
-        carrier.cwnd_bytes = 60_000;
-    });
-    for place in 0..10 {
-        let large = segment(&world, false, 1, place, 1_399);
-        world.inject(End::Client(0), large);
-    }
-    world.set_datagram_len_max(1_162);
+    world.set_carrier(Way::ToProvider, |carrier| carrier.held = true);
+    let large = segment(&world, false, 1, 0, 1_399);
+    world.inject(End::Client(0), large);
+    // 9 pieces of up to 160 bytes are more than a packet may have.
+    world.set_datagram_len_max(170);
     world.set_carrier(Way::ToProvider, |carrier| carrier.held = false);
-    let told = world.take_delivered(End::Client(0));
-    let mtus: Vec<_> = told
-        .iter()
-        .map(|packet| icmp::reported_mtu(&IpPacket::parse(packet).unwrap()))
-        .collect();
-    assert_eq!(mtus, [Some(1_280)], "once for the flow");
-    for place in 10..15 {
-        let small = segment(&world, false, 1, place, 1_000);
-        world.inject(End::Client(0), small);
-    }
     world.run_for(S);
-    let arrived = arrivals(&world.take_delivered(End::Provider));
-    assert_eq!(arrived[&1], (10..15).collect::<Vec<_>>());
-    let send = path_of(&world, End::Client(0)).flow.send;
-    assert_eq!((send.too_large, send.in_flight), (10, 0));
-    assert!((1..=3).contains(&send.skips), "{send:?}");
+    let path = path_of(&world, End::Client(0));
+    assert_eq!(
+        (path.drops[DropReason::TooBig], path.counters.laned),
+        (1, 0)
+    );
+    assert_eq!((path.flow.send.cut_anew, path.unaccounted), (1, 0));
 }
 
 #[test]

@@ -255,7 +255,7 @@ fn each_packet_that_a_shrinking_path_catches_draws_a_packet_too_big() {
 }
 
 #[test]
-fn a_packet_half_sent_when_the_path_shrinks_is_lost_as_a_whole_and_the_rest_goes_on() {
+fn a_packet_half_sent_when_the_path_shrinks_is_cut_anew_and_arrives() {
     let mut world = jumbo(1_162);
     let (v4, _) = inner(&world, 0);
     hold(&mut world, true);
@@ -272,11 +272,13 @@ fn a_packet_half_sent_when_the_path_shrinks_is_lost_as_a_whole_and_the_rest_goes
     world.set_datagram_len_max(300);
     hold(&mut world, false);
     world.run_for(50 * MS);
-    assert_eq!(world.take_delivered(End::Provider), [small]);
+    let whole = packet(v4, ip(WORLD_V4), 1_280);
+    assert_eq!(world.take_delivered(End::Provider), [small, whole]);
     let path = path_of(&world, End::Client(0));
     let send = path.flow.send;
-    assert_eq!((send.accepted, send.given_up(), send.in_flight), (2, 2, 0));
-    assert_eq!((send.too_large, send.with_message), (1, 1));
+    // Two of up to 1,162 bytes, then five of up to 300.
+    assert_eq!((send.accepted, send.given_up(), send.in_flight), (7, 2, 0));
+    assert_eq!((send.cut_anew, send.too_large), (2, 0));
 }
 
 #[test]

@@ -25,8 +25,11 @@ use rtnetlink::packet_route::route::RouteType;
 use super::{Link, Netlink, errno, into_io};
 use crate::error::TunError;
 
-/// How long an IPv6 address may take to become local. It takes milliseconds; a busy machine gets a hundred times that.
-const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// How long an IPv6 address may take to become local. It takes milliseconds, and up to a second was seen on a machine
+/// that is busy with interfaces.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+/// The pause between two looks.
+const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// One address of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -167,7 +170,7 @@ impl Link {
                 if Instant::now() >= deadline {
                     return Err(self.error(OPERATION, io::Error::from(io::ErrorKind::TimedOut)));
                 }
-                tokio::task::yield_now().await;
+                tokio::time::sleep(SETTLE_PAUSE).await;
             }
         }
         Ok(())

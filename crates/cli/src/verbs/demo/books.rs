@@ -91,7 +91,7 @@ impl Books {
         self.arrived.received += count(&counters["received"]);
         for lane in ["message", "flow"] {
             let send = &path[lane]["send"];
-            let given_up = ["expired", "too_large", "with_message"];
+            let given_up = ["expired", "too_large", "with_message", "cut_anew"];
             self.packs.accepted += count(&send["accepted"]);
             self.packs.acked += count(&send["acked"]);
             self.packs.given_up += given_up

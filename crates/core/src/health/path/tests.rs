@@ -92,7 +92,9 @@ fn stalled(role: Role) -> (PathHealth, Instant) {
     let mut health = measured(role, 50 * MS, t0);
     health.on_departed(Departed::Pack, t0);
     health.on_departed(Departed::Resend, t0 + S / 2);
-    assert!(health.handle_timeout(true, t0 + S).pause);
+    let change = health.handle_timeout(true, t0 + S);
+    assert!(change.pause);
+    assert_eq!(change.ping, role == Role::Client, "a client asks at once");
     (health, t0 + S)
 }
 

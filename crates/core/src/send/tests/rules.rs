@@ -458,6 +458,43 @@ fn a_pack_that_outgrows_the_path_is_given_up_and_blocks_nobody() {
 }
 
 #[test]
+fn what_outgrows_the_path_is_taken_back_whole_unless_a_part_of_it_arrived() {
+    let part = |first, last| PackFlags {
+        first,
+        last,
+        unordered: false,
+    };
+    for acked in [None, Some(1), Some(2)] {
+        let mut lab = Lab::with(config(false), Delivery::Skipping, PLENTY);
+        lab.accept(50).unwrap();
+        for (n, flags) in [(1, part(true, false)), (2, part(false, true))] {
+            lab.lane.accept(flags, 0, &[n; 800], lab.now).unwrap();
+        }
+        lab.accept(60).unwrap();
+        let tx = lab.drain().last().unwrap().tx;
+        if let Some(number) = acked {
+            lab.ack(0, &[(number, number)], tx).unwrap();
+        }
+        lab.lane.on_frame_len_max(700);
+        let taken = lab.lane.take_back_oversize(lab.now);
+        lab.check();
+        let packets: Vec<_> = taken.iter().map(|taken| taken.packet.to_vec()).collect();
+        if acked.is_some() {
+            assert_eq!(packets, Vec::<Vec<u8>>::new());
+            continue;
+        }
+        assert_eq!(packets, [[[1; 800], [2; 800]].concat()]);
+        let counters = lab.counters();
+        assert_eq!((counters.cut_anew, counters.in_flight), (2, 2));
+        assert_eq!(lab.lane.take_back_oversize(lab.now), [], "once");
+    }
+    let mut lab = Lab::with(config(false), Delivery::Strict, PLENTY);
+    lab.accept(800).unwrap();
+    lab.lane.on_frame_len_max(700);
+    assert_eq!(lab.lane.take_back_oversize(lab.now), [], "no message");
+}
+
+#[test]
 fn a_strict_lane_ends_with_the_pack_that_it_could_not_deliver() {
     let mut lab = Lab::with(config(false), Delivery::Strict, PLENTY);
     for _ in 0..3 {
