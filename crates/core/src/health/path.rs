@@ -263,6 +263,12 @@ impl PathHealth {
 
     // --- answers ---------------------------------------------------------
 
+    /// Whether an answer is overdue, which may become a hush.
+    pub(crate) fn is_doubtful(&self, now: Instant) -> bool {
+        let overdue = |since: Instant| now.saturating_duration_since(since) >= self.rtt.pto();
+        self.is_stalled() || self.unheard_since.is_some_and(overdue)
+    }
+
     /// Whether nothing may be sent for the first time.
     pub(crate) fn is_hushed(&self, now: Instant) -> bool {
         self.is_stalled() || self.hushed_at().is_some_and(|at| at <= now)

@@ -13,6 +13,11 @@
 //! queue would have taught it. Only where the whole window leaves within that time
 //! does the device wait instead ([`Path::is_full_for`]): the bottleneck is this
 //! machine then, and nobody's packets wait long.
+//!
+//! A path that does not answer has no rate, and a drop teaches nothing there: each
+//! TCP stops by itself when its window is out, and the last packets of that window,
+//! were they dropped, would be missed only by a timer that has grown with the
+//! outage. So then the lane's window alone is the bound.
 
 use std::time::Instant;
 
@@ -140,6 +145,9 @@ impl Path {
 
     /// Most bytes that may wait in the flow lane for their first send.
     fn flow_wait_bytes_max(&self) -> usize {
+        if self.health.is_doubtful(self.now) {
+            return usize::MAX;
+        }
         let floor = FLOW_WAIT_DATAGRAMS_MIN * self.carrier.datagram_len_max();
         self.carrier
             .bytes_in(self.config.lanes.flow_wait_max)

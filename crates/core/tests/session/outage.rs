@@ -85,6 +85,31 @@ fn a_cut_costs_next_to_nothing_after_its_first_second_and_all_that_was_taken_arr
 }
 
 #[test]
+fn what_tcp_gives_into_a_cut_waits_up_to_the_lanes_window() {
+    let mut world = warm();
+    // 60 kB in 20 ms: 50 ms of it are 150 kB.
+    world.set_carrier(Way::ToProvider, |carrier| carrier.cwnd_bytes = 60_000);
+    world.set_blackhole(Way::Both, true);
+    let first = tcp(&world, 1_000, 1_000);
+    world.inject(End::Client(0), first);
+    world.run_for(200 * MS);
+    let window_packets = 2 * 1_024 * 1_024 / 1_000 - 1;
+    for place in 0..window_packets + 5 {
+        let packet = tcp(&world, 1_001 + place, 1_000);
+        world.inject(End::Client(0), packet);
+        world.run_for(MS / 10);
+    }
+    let path = world.client_status(0).path.unwrap();
+    assert_eq!(path.drops[DropReason::QueueFull], 5);
+    assert_eq!(path.flow.send.in_flight, u64::from(window_packets) + 1);
+    world.set_blackhole(Way::Both, false);
+    world.run_for(5 * S);
+    let receive = world.provider_status().sessions[0].path.flow.receive;
+    let send = world.client_status(0).path.unwrap().flow.send;
+    assert_eq!((send.in_flight, receive.delivered), (0, send.accepted));
+}
+
+#[test]
 fn what_an_outage_cost_is_known_by_cause_to_the_byte() {
     //
     let mut world = warm();
