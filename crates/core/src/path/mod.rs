@@ -113,6 +113,8 @@ pub struct Path {
     drained: bool,
     /// What is left waits for room in the carrier.
     blocked: bool,
+    /// The last datagram carried resends.
+    resent: bool,
     now: Instant,
 }
 
@@ -166,6 +168,7 @@ impl Path {
             drops: Drops::default(),
             drained: false,
             blocked: false,
+            resent: false,
             now,
         }
     }

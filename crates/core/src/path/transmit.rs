@@ -9,7 +9,9 @@
 //! What tells the other end something comes first: it is small, and what it
 //! measures must not wait behind packets. A PONG follows the ACKs it vouches for in
 //! the same datagram. Resends go before anything new, as the receiver holds whole
-//! flows for them. A datagram of the queue that fits no datagram of the path is cut
+//! flows for them; but every second datagram begins with what nobody acknowledges,
+//! where that waits: after an outage a window of resends may take seconds, and a
+//! call is not to fall silent for a download. A datagram of the queue that fits no datagram of the path is cut
 //! into packs or its sender is told, so one packet never blocks those behind it: a
 //! call yields a datagram, or nothing is left that could leave.
 
@@ -59,8 +61,14 @@ impl Path {
             return;
         }
         self.write_skips(limit, now);
+        let hushed = self.health.is_hushed(now);
+        if std::mem::take(&mut self.resent) && !hushed {
+            self.write_dgrams(limit, now);
+        }
+        let before = self.slab.len();
         let more = self.write_resends(limit, now);
-        if !more && !self.health.is_hushed(now) {
+        self.resent = self.slab.len() > before;
+        if !more && !hushed {
             self.write_new(limit, now);
         }
         if !self.slab.is_empty() {
@@ -243,6 +251,19 @@ impl Path {
         self.lanes.on_handed_over(lane, kind, bytes);
         self.departures.note(Handed::Tx(lane, tx, departs_as));
         true
+    }
+
+    /// Fills the datagram with packets that nobody acknowledges.
+    fn write_dgrams(&mut self, limit: usize, now: Instant) {
+        let (mut packets, mut bytes) = (0, 0);
+        self.cut_oversize_heads(limit, now);
+        while let Some(len) = self.write_dgram(limit) {
+            (packets, bytes) = (packets + 1, bytes + len);
+            self.cut_oversize_heads(limit, now);
+        }
+        if packets > 0 {
+            self.departures.note(Handed::Dgrams(packets, bytes));
+        }
     }
 
     /// Writes the head of the queue if it fits; its bytes.

@@ -110,6 +110,37 @@ fn what_tcp_gives_into_a_cut_waits_up_to_the_lanes_window() {
 }
 
 #[test]
+fn a_window_of_resends_leaves_every_second_datagram_to_what_is_never_resent() {
+    let mut world = warm();
+    world.set_carrier(Way::ToProvider, |carrier| carrier.cwnd_bytes = 200_000);
+    world.set_blackhole(Way::Both, true);
+    for place in 0..100 {
+        let packet = tcp(&world, 1_000 + place, 1_300);
+        world.inject(End::Client(0), packet);
+    }
+    world.run_for(2 * S);
+    world.set_blackhole(Way::Both, false);
+    // 3 kB in 20 ms: a second for all.
+    world.set_carrier(Way::ToProvider, |carrier| carrier.cwnd_bytes = 3_000);
+    while world.client_status(0).path.unwrap().stalled {
+        world.run_for(MS);
+    }
+    let mut calls = Vec::new();
+    for len in 700..740 {
+        let packet = outwards(&world, 0, len);
+        calls.push(packet.clone());
+        world.inject(End::Client(0), packet);
+        world.run_for(10 * MS);
+    }
+    let path = world.client_status(0).path.unwrap();
+    assert!(path.flow.send.in_flight > 20, "{:?}", path.flow.send);
+    let arrived = world.take_delivered(End::Provider);
+    let called = calls.iter().filter(|packet| arrived.contains(packet));
+    let called = called.count();
+    assert!((20..=38).contains(&called), "{called} of 40");
+}
+
+#[test]
 fn what_an_outage_cost_is_known_by_cause_to_the_byte() {
     //
     let mut world = warm();
