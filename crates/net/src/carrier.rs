@@ -6,6 +6,7 @@
 //! time.
 
 use std::cell::Cell;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -66,13 +67,13 @@ impl Carrier {
     }
 
     /// Lets what is handed over leave whatever the congestion window says, or not.
-    pub(crate) fn grant(&self, granted: bool) {
+    pub(crate) fn grant(&self, granted: bool, now: Instant) {
         if granted == self.cwnd_before.get().is_some() {
             return;
         }
         let cwnd = self.connection.stats().path.cwnd;
         self.cwnd_before.set(granted.then_some(cwnd));
-        congestion::grant(&self.connection, granted);
+        congestion::grant(&self.connection, granted, now);
     }
 
     pub(crate) fn report(&self) -> QuicReport {

@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use quell_core::congestion::LossFloor;
+use quell_core::congestion::stale::StaleRtt;
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 use quinn_proto::RttEstimator;
 
@@ -42,6 +43,7 @@ impl ControllerFactory for FlooredConfig {
             state: Arc::new(Mutex::new(State {
                 cubic,
                 floor: LossFloor::new(current_mtu.into()),
+                stale: StaleRtt::default(),
                 granted: false,
             })),
         })
@@ -51,6 +53,7 @@ impl ControllerFactory for FlooredConfig {
 struct State {
     cubic: Box<dyn Controller>,
     floor: LossFloor,
+    stale: StaleRtt,
     /// What the core hands over leaves, whatever the window says.
     granted: bool,
 }
@@ -60,7 +63,8 @@ impl State {
         if self.granted {
             return u64::MAX;
         }
-        self.floor.window_bytes(self.cubic.window())
+        let window = self.floor.window_bytes(self.cubic.window());
+        self.stale.scaled_bytes(window)
     }
 }
 
@@ -71,10 +75,14 @@ impl State {
 /// unused for as long as the cut had lasted. While the core has hushed the path it
 /// hands over next to nothing, each at a time of its own choosing, and that must
 /// leave.
-pub(crate) fn grant(connection: &quinn::Connection, granted: bool) {
+pub(crate) fn grant(connection: &quinn::Connection, granted: bool, now: Instant) {
     let controller = connection.congestion_state().into_any();
     if let Ok(floored) = controller.downcast::<Floored>() {
-        floored.state.lock().granted = granted;
+        let mut state = floored.state.lock();
+        state.granted = granted;
+        if granted {
+            state.stale.on_silence(now);
+        }
     }
 }
 
@@ -108,7 +116,9 @@ impl Controller for Floored {
     ) {
         let mut state = self.state.lock();
         state.cubic.on_ack(now, sent, bytes, app_limited, rtt);
-        state.floor.on_acked(bytes, sent, rtt.get(), now);
+        state.stale.on_acked(sent, rtt.get());
+        let srtt = state.stale.believed(rtt.get());
+        state.floor.on_acked(bytes, sent, srtt, now);
     }
 
     fn on_end_acks(
@@ -122,6 +132,7 @@ impl Controller for Floored {
         let cubic = &mut state.cubic;
         cubic.on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
         state.floor.on_acks_end(in_flight, now);
+        state.stale.on_acks_end(now);
     }
 
     fn on_congestion_event(

@@ -309,7 +309,7 @@ impl ClientEngine {
             }
         }
         let hushed = self.core.is_hushed(now);
-        self.with_link(|link| link.grant(hushed));
+        self.with_link(|link| link.grant(hushed, now));
         while let Some(output) = self.core.poll_output(now) {
             self.perform(output);
         }

@@ -117,8 +117,8 @@ impl Link {
     }
 
     /// Lets what is handed over leave whatever the congestion window says, or not.
-    pub(super) fn grant(&self, granted: bool) {
-        self.carrier.grant(granted);
+    pub(super) fn grant(&self, granted: bool, now: Instant) {
+        self.carrier.grant(granted, now);
     }
 
     /// What QUIC says of its path.

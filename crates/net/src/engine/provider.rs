@@ -437,7 +437,7 @@ impl SessionTask {
                 Some(facts) => core.on_carrier(self.id, facts, now),
                 None => return Some(no_datagrams()),
             }
-            link.grant(core.is_hushed(self.id, now));
+            link.grant(core.is_hushed(self.id, now), now);
         }
         while let Some(output) = core.poll_output(self.id, now) {
             match (output, &self.link) {
