@@ -35,11 +35,9 @@
 //!   measured, the window is capped, Cubic's too; this is the only time that the
 //!   rule takes something away.
 //!
-//! An outage that QUIC takes for a round trip: see [`stale`].
-//!
-//! Sans-IO: the caller says what was sent, acknowledged and lost, and when. All
-//! arithmetic saturates, and a clock that stands still or goes back makes no sample.
-//! A path of another address is another `LossFloor`.
+//! An outage that QUIC takes for a round trip: see [`stale`]. Sans-IO: the caller
+//! says what was sent, acknowledged and lost, and when. Arithmetic saturates, and a
+//! clock that stands still makes no sample. Another address, another `LossFloor`.
 
 pub mod min_rtt;
 pub mod phase;
