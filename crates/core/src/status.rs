@@ -91,6 +91,8 @@ pub struct ClientStatus {
     pub dials: u64,
     /// Sessions that were established so far.
     pub sessions: u64,
+    /// How often a session went on over another connection.
+    pub resumes: u64,
     /// Addresses of the current session.
     pub addresses: Option<TunnelAddresses>,
     /// The current path.
@@ -119,7 +121,7 @@ pub struct ClientStatus {
 pub struct SessionStatus {
     /// The client's name in the configuration.
     pub client: String,
-    /// `greeting` or `up`.
+    /// `greeting`, `up`, `suspended` or `closing`.
     pub state: &'static str,
     /// Its addresses.
     pub addresses: Option<TunnelAddresses>,
@@ -138,6 +140,8 @@ pub struct ProviderStatus {
     pub sessions: Vec<SessionStatus>,
     /// Sessions that were established so far.
     pub sessions_total: u64,
+    /// How often a session went on over another connection.
+    pub resumes: u64,
     /// Connections refused, by the name of the error code.
     pub refused: std::collections::BTreeMap<&'static str, u64>,
     /// Packets from the world handed in since the start.

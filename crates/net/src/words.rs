@@ -1,7 +1,41 @@
 //! What ended a connection, in words for a person.
 
+use quell_core::multi::Loss;
 use quell_wire::registry::ErrorCode;
-use quinn::ConnectionError;
+use quinn::{ApplicationClose, ConnectionError};
+
+/// How a dial failed, for the core.
+pub(crate) fn failure(error: &ConnectionError) -> Loss {
+    let said = |close: &ApplicationClose| {
+        let code = ErrorCode::from_code(close.error_code.into_inner());
+        code.unwrap_or(ErrorCode::Internal)
+    };
+    let code = match error {
+        ConnectionError::ApplicationClosed(close) => Some(said(close)),
+        ConnectionError::ConnectionClosed(_)
+        | ConnectionError::TransportError(_)
+        | ConnectionError::Reset
+        | ConnectionError::TimedOut
+        | ConnectionError::LocallyClosed
+        | ConnectionError::VersionMismatch
+        | ConnectionError::CidsExhausted => None,
+    };
+    Loss {
+        words: of_connection_error(error),
+        code,
+    }
+}
+
+/// How a connection that stood was lost, for the core. QUIC's idle timeout is longer
+/// than a session lives without an answer.
+pub(crate) fn loss(error: &ConnectionError) -> Loss {
+    let failure = failure(error);
+    let idle = matches!(error, ConnectionError::TimedOut).then_some(ErrorCode::Idle);
+    Loss {
+        code: failure.code.or(idle),
+        ..failure
+    }
+}
 
 /// One line that says what happened and, where it is known, at which side.
 pub(crate) fn of_connection_error(error: &ConnectionError) -> String {

@@ -202,7 +202,9 @@ impl World {
             let id = connection.live_session()?;
             self.provider.poll_timeout(id)
         });
-        let cores = clients.chain(sessions).flatten().map(|(at, _)| at);
+        let suspended = std::iter::once(self.provider.poll_suspended());
+        let cores = clients.chain(sessions).chain(suspended);
+        let cores = cores.flatten().map(|(at, _)| at);
         let carriers = self
             .connections
             .values()
@@ -220,6 +222,7 @@ impl World {
         self.arrive();
         self.drain();
         self.fire();
+        self.fire_suspended();
         self.settle();
         true
     }
@@ -258,6 +261,14 @@ impl World {
                 self.provider.handle_timeout(id, now);
                 self.touched_sessions.insert(*number);
             }
+        }
+    }
+
+    fn fire_suspended(&mut self) {
+        let due = self.provider.poll_suspended();
+        if let Some((_, why)) = due.filter(|(at, _)| *at <= self.now) {
+            *self.wakes.entry(why).or_default() += 1;
+            self.provider.handle_suspended(self.now);
         }
     }
 

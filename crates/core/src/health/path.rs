@@ -119,6 +119,8 @@ pub(crate) struct PathHealth {
     config: PathHealthConfig,
     role: Role,
     rng: SmallRng,
+    /// Without a sample, for the next connection.
+    rtt_unknown: Rtt,
     rtt: Rtt,
     rtt_max: RecentMax,
     interval_max: Duration,
@@ -136,6 +138,8 @@ pub(crate) struct PathHealth {
     /// PINGs in a row that met silence.
     row: u32,
     stall: Option<Stall>,
+    /// No connection carries the path.
+    suspended: bool,
     prompted_at: Option<Instant>,
     dead: DeadRounds,
     stalls: u64,
@@ -153,6 +157,8 @@ impl PathHealth {
             gone_after: lane.ack_timeout + patience,
             rng: SmallRng::seed_from_u64(seed),
             rtt: Rtt::new(lane),
+            rtt_unknown: Rtt::new(lane),
+            suspended: false,
             rtt_max: RecentMax::default(),
             interval_max: lane.max_resend_interval,
             unheard_since: None,
@@ -174,6 +180,28 @@ impl PathHealth {
     pub(crate) fn on_rtt(&mut self, latest: Duration, delay: Duration, now: Instant) {
         self.rtt.sample(latest, delay);
         self.rtt_max.note(latest, now);
+    }
+
+    /// The connection is gone. What it measured says nothing about the next one; for
+    /// how long nothing made progress is not forgotten.
+    pub(crate) fn suspend(&mut self, now: Instant) {
+        self.suspended = true;
+        self.rtt = self.rtt_unknown.clone();
+        self.rtt_max = RecentMax::default();
+        (self.unheard_since, self.dgram_since) = (None, None);
+        (self.ping_at, self.asking, self.row) = (None, false, 0);
+        (self.stall, self.prompted_at) = (None, None);
+        self.dead = DeadRounds::default();
+        self.stuck_since.get_or_insert(now);
+    }
+
+    /// Another connection carries the path.
+    pub(crate) fn end_suspension(&mut self) {
+        (self.suspended, self.stuck_since) = (false, None);
+    }
+
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended
     }
 
     /// Something left the carrier's queue.
@@ -281,7 +309,7 @@ impl PathHealth {
 
     /// Whether nothing but PINGs and answers may be sent.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.stall.is_some()
+        self.stall.is_some() || self.suspended
     }
 
     /// Whether the path answers and yet carries no data.

@@ -2,7 +2,8 @@
 //!
 //! A composition: `dial` says when to connect, `guard` which
 //! packets may pass, [`crate::path`] carries them. What this file adds is the
-//! greeting (HELLO, WELCOME) and the books of packets that met no path.
+//! greeting (HELLO, WELCOME) and the books of packets that met no path. A session
+//! outlives its connection: see `session`.
 //!
 //! The driver tells each fact with the number of the dial it belongs to; what
 //! comes late from an earlier dial is ignored.
@@ -19,7 +20,8 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::dial::{Dial, State};
 use super::guard::Guard;
-use super::output::{Notice, Output};
+use super::output::{Loss, Notice, Output};
+use super::session::Held;
 use crate::config::ClientConfig;
 use crate::drops::{DropReason, Drops};
 use crate::greeting::{self, encode};
@@ -35,17 +37,20 @@ pub struct Client {
     agent: String,
     mtu_max: u16,
     rng: SmallRng,
-    dial: Dial,
+    pub(super) dial: Dial,
     guard: Guard,
     signal: Signal,
     decoder: ControlDecoder,
-    path: Option<Path>,
+    pub(super) path: Option<Path>,
+    /// What names the session of the path.
+    pub(super) held: Option<Held>,
     carrier: Option<CarrierFacts>,
     addresses: Option<TunnelAddresses>,
     mtu: u16,
-    out: VecDeque<Output>,
-    reason: String,
+    pub(super) out: VecDeque<Output>,
+    pub(super) reason: String,
     sessions: u64,
+    pub(super) resumes: u64,
     tun_packets: u64,
     tun_drops: Drops,
     received_drops: Drops,
@@ -75,12 +80,14 @@ impl Client {
             signal: Signal::default(),
             decoder: ControlDecoder::new(),
             path: None,
+            held: None,
             carrier: None,
             addresses: None,
             mtu: 0,
             out: VecDeque::new(),
             reason: "starting".to_owned(),
             sessions: 0,
+            resumes: 0,
             tun_packets: 0,
             tun_drops: Drops::default(),
             received_drops: Drops::default(),
@@ -114,23 +121,35 @@ impl Client {
         }
         self.reason = "connected, waiting for the welcome".to_owned();
         self.decoder = ControlDecoder::new();
+        if self.ask_to_resume(now) {
+            return;
+        }
+        self.greet(now);
+    }
+
+    /// Asks for a new session.
+    pub(super) fn greet(&mut self, now: Instant) {
         let hello = Control::Hello(Hello {
             version: registry::VERSION,
             features: 0,
             agent: self.agent.clone(),
             limits: self.config.path.lanes.receive.first_credit(),
         });
-        match encode(&hello) {
+        self.say(&hello, now);
+    }
+
+    pub(super) fn say(&mut self, message: &Control, now: Instant) {
+        match encode(message) {
             Ok(bytes) => self.out.push_back(Output::Control(bytes)),
             Err(violation) => self.close(violation, now),
         }
     }
 
     /// The dial failed, or its connection is gone.
-    pub fn on_closed(&mut self, attempt: u64, words: impl Into<String>, now: Instant) {
+    pub fn on_closed(&mut self, attempt: u64, loss: impl Into<Loss>, now: Instant) {
         self.now = now;
         if self.is_current(attempt) {
-            self.end(words.into(), now);
+            self.lose(loss.into(), now);
         }
     }
 
@@ -138,18 +157,29 @@ impl Client {
         attempt == self.dial.attempt() && !matches!(self.dial.state(), State::Waiting { .. })
     }
 
-    fn end(&mut self, words: String, now: Instant) {
-        let was_up = matches!(self.dial.state(), State::Up { .. });
+    /// What is left of the session: nothing. Its books are kept.
+    pub(super) fn end_path(&mut self) {
+        self.held = None;
         if let Some(mut path) = self.path.take() {
             path.close();
             let end = path.poll_messages_end().map(Output::MessagesEnded);
             self.out.extend(end);
             self.ended += PathBooks::of(&path);
         }
+    }
+
+    /// The dial or its connection is over; the session only where it ended.
+    pub(super) fn redial(&mut self, words: String, now: Instant) {
+        let was_up = matches!(self.dial.state(), State::Up { .. });
         self.carrier = None;
         let next_dial_in = self.dial.on_ended(&mut self.rng, now);
         self.reason.clone_from(&words);
-        let notice = if was_up {
+        let notice = if was_up && self.path.is_some() {
+            Notice::Suspended {
+                words,
+                next_dial_in,
+            }
+        } else if was_up {
             Notice::Down {
                 words,
                 next_dial_in,
@@ -189,7 +219,15 @@ impl Client {
 
     fn handle_message(&mut self, message: Control, now: Instant) -> Result<(), Violation> {
         match (message, self.dial.state()) {
-            (Control::Welcome(welcome), State::Greeting { .. }) => self.welcome(&welcome, now),
+            (Control::Welcome(welcome), State::Greeting { .. }) if !self.is_resuming() => {
+                self.welcome(&welcome, now)
+            }
+            (Control::Resumed(resumed), State::Greeting { .. }) if self.is_resuming() => {
+                self.resumed(&resumed, now)
+            }
+            (Control::Error(error), State::Greeting { .. }) if self.is_resuming() => {
+                self.not_resumed(&error, now)
+            }
             (message, _) => Err(Violation {
                 code: ErrorCode::WrongState,
                 words: format!("{} was not expected here", message.name()),
@@ -221,19 +259,25 @@ impl Client {
             gateway_ipv4: welcome.gateway_ipv4,
             gateway_ipv6: welcome.gateway_ipv6,
         };
-        let failures_before = self.dial.failures();
-        self.dial.on_welcome(now);
         self.sessions += 1;
-        self.reason = "up".to_owned();
+        self.held = Some(Held::new(welcome.session_id));
         self.guard.set_addresses(addresses);
         self.path = Some(self.open_path(welcome, &addresses, now));
         self.addresses = Some(addresses);
         self.out.push_back(Output::Configure(addresses));
         self.mtu = 0;
         self.follow_mtu();
+        self.on_up(now);
+        Ok(())
+    }
+
+    /// The provider carries the session from here on.
+    pub(super) fn on_up(&mut self, now: Instant) {
+        let failures_before = self.dial.failures();
+        self.dial.on_welcome(now);
+        self.reason = "up".to_owned();
         self.out
             .push_back(Output::Notice(Notice::Up { failures_before }));
-        Ok(())
     }
 
     fn open_path(&mut self, welcome: &Welcome, addresses: &TunnelAddresses, now: Instant) -> Path {
@@ -263,10 +307,23 @@ impl Client {
         path
     }
 
-    fn close(&mut self, violation: Violation, now: Instant) {
+    /// Ends the connection, and the session with it.
+    pub(super) fn close(&mut self, violation: Violation, now: Instant) {
         let words = violation.words.clone();
         self.out.push_back(Output::Close(violation));
-        self.end(words, now);
+        self.end_path();
+        self.redial(words, now);
+    }
+
+    /// Ends the connection or the dial alone.
+    fn give_up_dial(&mut self, violation: Violation, now: Instant) {
+        let words = violation.words.clone();
+        self.out.push_back(Output::Close(violation));
+        self.lose(words.into(), now);
+    }
+
+    pub(super) fn carrier(&self) -> Option<CarrierFacts> {
+        self.carrier
     }
 
     /// What the QUIC connection of this dial can take, and what it has let go.
@@ -276,7 +333,7 @@ impl Client {
             return;
         }
         self.carrier = Some(facts);
-        if let Some(path) = &mut self.path {
+        if let Some(path) = self.path.as_mut().filter(|path| !path.is_suspended()) {
             path.on_carrier(facts, now);
             self.follow_mtu();
         }
@@ -294,7 +351,7 @@ impl Client {
         }
     }
 
-    fn follow_mtu(&mut self) {
+    pub(super) fn follow_mtu(&mut self) {
         let Some(path) = &self.path else { return };
         let mtu = path.inner_mtu();
         if mtu != self.mtu {
@@ -309,8 +366,8 @@ impl Client {
         if !self.is_current(attempt) {
             return;
         }
-        // Before the WELCOME is read, datagrams that overtook it find no path.
-        let Some(path) = &mut self.path else {
+        // Before the WELCOME or RESUMED is read, datagrams that overtook it find no path.
+        let Some(path) = self.path.as_mut().filter(|path| !path.is_suspended()) else {
             self.early_datagrams += 1;
             return;
         };
@@ -433,7 +490,7 @@ impl Client {
         self.now = now;
         if self.dial.is_overdue(now) {
             let words = format!("no answer within {:?}", self.config.dial_timeout);
-            self.close(
+            self.give_up_dial(
                 Violation {
                     code: ErrorCode::Idle,
                     words,
@@ -453,7 +510,7 @@ impl Client {
         self.drain_received();
         self.drain_icmp();
         if let Err(violation) = result {
-            self.close(violation, now);
+            self.on_gone(violation, now);
         }
     }
 
@@ -471,6 +528,7 @@ impl Client {
             next_dial_in_ms: next.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             dials: self.dial.attempt(),
             sessions: self.sessions,
+            resumes: self.resumes,
             addresses: self.addresses,
             path: self.path.as_ref().map(PathStatus::of),
             tun_packets: self.tun_packets,

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quell_wire::registry::ErrorCode;
 
 use crate::path::{MessagesEnd, Violation};
 use crate::status::TunnelAddresses;
@@ -37,6 +38,34 @@ pub enum Output {
     Notice(Notice),
 }
 
+/// Why a dial failed, or how its connection was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// For people.
+    pub words: String,
+    /// What the peer closed with; `None` where no peer spoke.
+    pub code: Option<ErrorCode>,
+}
+
+impl Loss {
+    /// The peer closed with this.
+    pub fn said(violation: &Violation) -> Self {
+        Self {
+            words: format!("{}: {}", violation.code.name(), violation.words),
+            code: Some(violation.code),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Loss {
+    fn from(words: T) -> Self {
+        Self {
+            words: words.into(),
+            code: None,
+        }
+    }
+}
+
 /// What happened, for logs and embedders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
@@ -44,6 +73,15 @@ pub enum Notice {
     Up {
         /// Dials that failed before this one, in a row.
         failures_before: u32,
+    },
+    /// The session goes on over another connection.
+    Resumed,
+    /// The connection is gone; the session waits for another, for `ack_timeout` at most.
+    Suspended {
+        /// Why.
+        words: String,
+        /// When the next dial starts.
+        next_dial_in: Duration,
     },
     /// A session that was up ended.
     Down {

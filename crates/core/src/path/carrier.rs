@@ -58,6 +58,11 @@ impl Carrier {
         (self.cwnd_bytes, self.rtt) = (facts.cwnd_bytes, facts.rtt);
     }
 
+    /// No connection is there; the sizes stay those of the last one.
+    pub(crate) fn suspend(&mut self) {
+        self.space_bytes = 0;
+    }
+
     /// Bytes that leave within `time` at the congestion window's rate.
     pub(crate) fn bytes_in(&self, time: Duration) -> usize {
         bytes_in(self.cwnd_bytes, self.rtt, time)

@@ -77,6 +77,12 @@ impl Liveness {
         self.wanted = true;
     }
 
+    /// The connection is gone, and with it what was asked and owed on it.
+    pub(crate) fn suspend(&mut self, now: Instant) {
+        (self.wanted, self.outstanding, self.last_sent) = (false, None, now);
+        self.owed.clear();
+    }
+
     /// Owes an answer to `nonce`.
     ///
     /// The debt is bounded by the allowance's burst: what the allowance lets

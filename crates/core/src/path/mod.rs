@@ -16,6 +16,7 @@
 //! | `carrier`, `departure` | has QUIC room, and when did what it was given leave |
 //! | `receive` | what does the peer say |
 //! | `liveness` | PING and PONG |
+//! | `suspend` | what if the connection is lost |
 //! | `oversize` | what becomes of packets that the path does not carry |
 //! | `causes`, `counters` | what were the bytes for, and what happened |
 //!
@@ -46,6 +47,7 @@ mod oversize;
 mod queue;
 mod receive;
 mod service;
+mod suspend;
 mod transmit;
 
 use std::collections::VecDeque;

@@ -8,10 +8,12 @@
 //! Invariants:
 //! - One key has at most one session that is up; the newest wins, so that a
 //!   client that lost its connection never waits for its own ghost.
-//! - A host number is held by a session that is up, and only by one.
-//! - Sessions are bounded by `sessions_max`, greeting ones included.
+//! - A host number is held by a session that is up or suspended, and only by one.
+//! - Sessions with a connection are bounded by `sessions_max`, greeting ones
+//!   included; so are those without one.
 
 pub mod addresses;
+mod resume;
 mod roster;
 mod session;
 
@@ -56,7 +58,10 @@ pub struct Provider {
     by_key: HashMap<PublicKey, SessionId>,
     by_host: HashMap<u32, SessionId>,
     ready: VecDeque<SessionId>,
+    /// Sessions without a connection, and since when.
+    suspended: BTreeMap<SessionId, Instant>,
     sessions_total: u64,
+    resumes: u64,
     refused: BTreeMap<&'static str, u64>,
     tun_packets: u64,
     tun_drops: Drops,
@@ -88,7 +93,9 @@ impl Provider {
             by_key: HashMap::new(),
             by_host: HashMap::new(),
             ready: VecDeque::new(),
+            suspended: BTreeMap::new(),
             sessions_total: 0,
+            resumes: 0,
             refused: BTreeMap::new(),
             tun_packets: 0,
             tun_drops: Drops::default(),
@@ -124,7 +131,8 @@ impl Provider {
             ));
         };
         let client = client.to_owned();
-        if self.sessions.len() >= self.config.sessions_max {
+        let connected = self.sessions.len().saturating_sub(self.suspended.len());
+        if connected >= self.config.sessions_max {
             let words = format!(
                 "{} sessions, the most allowed, are open",
                 self.config.sessions_max
@@ -157,6 +165,7 @@ impl Provider {
         for request in session.handle_control(bytes, now) {
             match request {
                 Request::Welcome(hello) => self.welcome(id, &hello),
+                Request::Resume(resume) => self.resume(id, &resume, now),
             }
         }
     }
@@ -180,14 +189,7 @@ impl Provider {
             return;
         };
         if let Some(older) = self.by_key.insert(key, id) {
-            self.close(
-                older,
-                Violation {
-                    code: ErrorCode::Fenced,
-                    words: "a newer connection of the same key took over".to_owned(),
-                },
-            );
-            self.ready.push_back(older);
+            self.fence(older);
         }
         self.by_host.insert(host, id);
         let addresses = self.pool.addresses(host);
@@ -264,7 +266,7 @@ impl Provider {
     /// What the session's QUIC connection can take, and what it has let go.
     pub fn on_carrier(&mut self, id: SessionId, facts: CarrierFacts, now: Instant) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.path().on_carrier(facts, now);
+            session.on_carrier(facts, now);
         }
     }
 
@@ -293,7 +295,8 @@ impl Provider {
         message: &[u8],
         now: Instant,
     ) -> Result<(), Backpressure> {
-        let session = self.sessions.get_mut(&id).filter(|session| session.is_up());
+        let lives = |session: &&mut Session| session.is_up() || session.is_suspended();
+        let session = self.sessions.get_mut(&id).filter(lives);
         let session = session.ok_or(Backpressure::Ended)?;
         session.path().send_message(message, now)
     }
@@ -319,8 +322,17 @@ impl Provider {
         self.sessions.get_mut(&id)?.path().poll_message()
     }
 
-    /// The session's connection is gone: everything of it is released.
-    pub fn on_closed(&mut self, id: SessionId) {
+    /// The session's connection is gone; `code` is what the client closed it with,
+    /// if it did. A session that was up and lost its connection waits for another;
+    /// of any other everything is released.
+    pub fn on_closed(&mut self, id: SessionId, code: Option<ErrorCode>, now: Instant) {
+        if code.is_some() || !self.suspend(id, now) {
+            self.release(id);
+        }
+    }
+
+    fn release(&mut self, id: SessionId) {
+        self.suspended.remove(&id);
         let Some(mut session) = self.sessions.remove(&id) else {
             return;
         };
@@ -376,6 +388,7 @@ impl Provider {
         let mut status = ProviderStatus {
             sessions: self.sessions.values().map(Session::status).collect(),
             sessions_total: self.sessions_total,
+            resumes: self.resumes,
             refused: self.refused.clone(),
             tun_packets: self.tun_packets,
             tun_drops: self.tun_drops,

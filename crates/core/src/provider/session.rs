@@ -1,12 +1,15 @@
 //! One client of a provider, from its connection to its end.
 //!
 //! ```text
-//! Greeting --HELLO, version ok--> Asking --address free--> Up
+//! Greeting --HELLO, version ok--> Asking --address free--> Up <--RESUME-- Suspended
 //!     |                              |                      |
 //!     +- hello_timeout, wrong message, none free, a breach -+--> Closing (the driver closes the connection)
+//!                                                           '--connection lost--> Suspended
 //! ```
 //!
-//! Only `Up` carries packets. Every packet of the client must come from an
+//! Only `Up` carries packets; `Suspended` has no driver and takes what waits. A RESUME
+//! moves the path into the session of the connection that it came on.
+//! Every packet of the client must come from an
 //! address of this session (RFC 2827): a client that borrows another's address
 //! would be answered in its place (case B78).
 
@@ -16,7 +19,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quell_packet::IpPacket;
-use quell_wire::control::{Control, ControlDecoder, Hello, Welcome};
+use quell_wire::control::{
+    Control, ControlDecoder, ErrorMessage, Hello, Resume, Resumed, SessionId as WireId, Welcome,
+};
 use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
 
@@ -24,7 +29,7 @@ use crate::config::ProviderConfig;
 use crate::drops::{DropReason, Drops};
 use crate::greeting::encode;
 use crate::health::Signal;
-use crate::path::{MessagesEnd, Path, PathTerms, Role, Violation};
+use crate::path::{CarrierFacts, MessagesEnd, Path, PathTerms, Role, Violation};
 use crate::status::{PathStatus, SessionStatus, TunnelAddresses};
 
 /// What the driver of a session has to do.
@@ -52,6 +57,9 @@ enum State {
     Up {
         addresses: TunnelAddresses,
     },
+    Suspended {
+        addresses: TunnelAddresses,
+    },
     Closing,
 }
 
@@ -59,6 +67,7 @@ enum State {
 #[derive(Debug)]
 pub(super) enum Request {
     Welcome(Hello),
+    Resume(Resume),
 }
 
 /// One client's session.
@@ -69,9 +78,13 @@ pub(super) struct Session {
     state: State,
     decoder: ControlDecoder,
     path: Path,
+    /// What names the session on the wire, and the connection of it that holds.
+    wire: Option<(WireId, u64)>,
     out: VecDeque<Output>,
     received_drops: Drops,
     delivered: u64,
+    /// As last seen, for a path that is taken over.
+    carrier: Option<CarrierFacts>,
     now: Instant,
 }
 
@@ -98,9 +111,11 @@ impl Session {
             },
             decoder: ControlDecoder::new(),
             path: Path::new(terms, now),
+            wire: None,
             out: VecDeque::new(),
             received_drops: Drops::default(),
             delivered: 0,
+            carrier: None,
             now,
         }
     }
@@ -167,6 +182,10 @@ impl Session {
                     words,
                 })
             }
+            (Control::Resume(resume), State::Greeting { .. }) => {
+                self.state = State::Asking;
+                Ok(Some(Request::Resume(resume)))
+            }
             (message, _) => Err(Violation {
                 code: ErrorCode::WrongState,
                 words: format!("{} was not expected here", message.name()),
@@ -189,6 +208,7 @@ impl Session {
     ) {
         self.path.on_first_credit(hello.limits);
         self.state = State::Up { addresses };
+        self.wire = Some((session_id, 0));
         let client = [
             addresses.ipv4.map(|a| IpAddr::from(a.0)),
             addresses.ipv6.map(|a| a.0.into()),
@@ -210,10 +230,81 @@ impl Session {
             mtu,
             limits: self.path.first_credit(),
         };
-        match encode(&Control::Welcome(welcome)) {
+        self.say(&Control::Welcome(welcome));
+    }
+
+    fn say(&mut self, message: &Control) {
+        match encode(message) {
             Ok(bytes) => self.out.push_back(Output::Control(bytes)),
             Err(violation) => self.close(violation),
         }
+    }
+
+    // --- RESUME ----------------------------------------------------------
+
+    /// The connection is gone; whether the session waits for another.
+    pub(super) fn suspend(&mut self, now: Instant) -> bool {
+        let State::Up { addresses } = self.state else {
+            return false;
+        };
+        self.now = now;
+        self.state = State::Suspended { addresses };
+        self.path.suspend(now);
+        // What was to be said was to be said on the dead connection.
+        let stays = |out: &Output| matches!(out, Output::Deliver(_) | Output::MessagesEnded(_));
+        self.out.retain(stays);
+        true
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        matches!(self.state, State::Suspended { .. })
+    }
+
+    /// Whether `resume` names this session, and a connection of it that is newer.
+    pub(super) fn is_named_by(&self, resume: &Resume) -> bool {
+        let lives = self.is_up() || self.is_suspended();
+        let named = |(id, epoch)| id == resume.session_id && epoch < resume.epoch;
+        lives && self.wire.is_some_and(named)
+    }
+
+    /// Goes on with what `older` was, on this connection. The books of it move too.
+    pub(super) fn take_over(&mut self, older: &mut Self, resume: &Resume, now: Instant) {
+        let (State::Up { addresses } | State::Suspended { addresses }) = older.state else {
+            return;
+        };
+        self.now = now;
+        if !older.is_suspended() {
+            older.path.suspend(now);
+        }
+        std::mem::swap(&mut self.path, &mut older.path);
+        std::mem::swap(&mut self.received_drops, &mut older.received_drops);
+        std::mem::swap(&mut self.delivered, &mut older.delivered);
+        self.state = State::Up { addresses };
+        self.wire = Some((resume.session_id, resume.epoch));
+        let facts = self.carrier.take();
+        if let Err(violation) = self.path.resume(&resume.lanes, facts, now) {
+            self.close(violation);
+            return;
+        }
+        let resumed = Resumed {
+            session_id: resume.session_id,
+            epoch: resume.epoch,
+            lanes: self.path.resume_lanes(),
+        };
+        self.say(&Control::Resumed(resumed));
+    }
+
+    /// The session that the client asks for is not here: it may greet anew.
+    pub(super) fn refuse_resume(&mut self, deadline: Instant) {
+        self.state = State::Greeting { deadline };
+        let error = ErrorMessage::new(ErrorCode::SessionGone, "it is not known here");
+        self.say(&Control::Error(error));
+    }
+
+    /// What the connection can take, and what has left.
+    pub(super) fn on_carrier(&mut self, facts: CarrierFacts, now: Instant) {
+        self.carrier = Some(facts);
+        self.path.on_carrier(facts, now);
     }
 
     /// Takes a datagram; `false` when the session is not up and does not look at it.
@@ -248,7 +339,7 @@ impl Session {
 
     fn judge(&self, packet: &[u8]) -> Result<(), DropReason> {
         let view = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
-        let State::Up { addresses } = self.state else {
+        let (State::Up { addresses } | State::Suspended { addresses }) = self.state else {
             return Err(DropReason::PathClosed);
         };
         if !addresses.owns(view.source()) {
@@ -308,7 +399,7 @@ impl Session {
         }
         match self.state {
             State::Greeting { deadline } => Some((deadline, "hello timeout")),
-            State::Up { .. } => self.path.poll_timeout(),
+            State::Up { .. } | State::Suspended { .. } => self.path.poll_timeout(),
             State::Asking | State::Closing => None,
         }
     }
@@ -320,7 +411,7 @@ impl Session {
                 code: ErrorCode::HelloTimeout,
                 words: "no HELLO in time".to_owned(),
             }),
-            State::Up { .. } => {
+            State::Up { .. } | State::Suspended { .. } => {
                 let result = self.path.handle_timeout(now);
                 self.drain_received();
                 self.drain_icmp();
@@ -336,6 +427,7 @@ impl Session {
         let (state, addresses) = match self.state {
             State::Greeting { .. } | State::Asking => ("greeting", None),
             State::Up { addresses } => ("up", Some(addresses)),
+            State::Suspended { addresses } => ("suspended", Some(addresses)),
             State::Closing => ("closing", None),
         };
         SessionStatus {

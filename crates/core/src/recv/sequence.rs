@@ -294,7 +294,16 @@ impl ReceiveSequence {
     }
 
     fn take_ack(&mut self, room: usize, now: Instant) -> Option<AckFrame> {
-        let (largest_tx, delay_us, dup_tx) = self.acks.fields(now);
+        let frame = self.ack_frame(self.acks.fields(now)).fitting(room)?;
+        self.credit.announce(frame.credit);
+        self.acks.taken(now);
+        self.counters.acks += 1;
+        Some(frame)
+    }
+
+    /// All that is held, with these fields of time.
+    pub(super) fn ack_frame(&self, fields: (u64, u64, Option<u64>)) -> AckFrame {
+        let (largest_tx, delay_us, dup_tx) = fields;
         let mut ranges = [AckRange { first: 0, last: 0 }; ACK_RANGES_MAX];
         let mut ranges_len = 0;
         for (slot, range) in ranges.iter_mut().zip(self.bitmap.ranges()) {
@@ -302,7 +311,7 @@ impl ReceiveSequence {
             ranges_len += 1;
         }
         let base = self.bitmap.base();
-        let frame = AckFrame {
+        AckFrame {
             lane: self.lane,
             cumulative: base,
             ranges,
@@ -311,12 +320,7 @@ impl ReceiveSequence {
             delay_us,
             dup_tx,
             credit: self.credit.grown(base),
-        };
-        let frame = frame.fitting(room)?;
-        self.credit.announce(frame.credit);
-        self.acks.taken(now);
-        self.counters.acks += 1;
-        Some(frame)
+        }
     }
 
     /// When to call [`ReceiveSequence::handle_timeout`] or [`ReceiveSequence::poll_ack`], and why.

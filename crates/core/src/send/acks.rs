@@ -195,7 +195,7 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         (slot.is_open() && slot.tx == tx).then_some((number, entry.departed))
     }
 
-    fn on_lost(&mut self, number: u64, now: Instant) {
+    pub(super) fn on_lost(&mut self, number: u64, now: Instant) {
         let queued = self.queue.slot(number).and_then(|slot| slot.queued);
         match queued {
             None if self.resends_left(number) > 0 => self.queue_resend(number, Kind::Evidence),

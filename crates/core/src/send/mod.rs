@@ -46,6 +46,7 @@ mod limits;
 mod rack;
 mod recut;
 mod resend_queue;
+mod resume;
 pub(crate) mod rtt;
 mod sequence;
 mod silence;

@@ -12,14 +12,14 @@ use quell_wire::registry::{ErrorCode, VERSION};
 use crate::common::*;
 
 /// Connects and greets; what the provider says.
-fn greet(provider: &mut Provider, tag: u8, now: Instant) -> (SessionId, Vec<Output>) {
+pub(crate) fn greet(provider: &mut Provider, tag: u8, now: Instant) -> (SessionId, Vec<Output>) {
     let id = provider.on_connection(key(tag), now).unwrap();
     provider.handle_control(id, &on_stream(&hello(VERSION)), now);
     let said = session_outputs(provider, id, now);
     (id, said)
 }
 
-fn is_welcome(said: &[Output]) -> bool {
+pub(crate) fn is_welcome(said: &[Output]) -> bool {
     matches!(said, [Output::Control(bytes)] if matches!(off_stream(bytes), Control::Welcome(_)))
 }
 
@@ -85,7 +85,7 @@ fn the_last_session_allowed_passes_and_one_more_does_not() {
         }
     );
     assert_eq!(provider.status().refused["too_many_sessions"], 1);
-    provider.on_closed(first);
+    provider.on_closed(first, Some(ErrorCode::NoError), now);
     assert!(is_welcome(&greet(&mut provider, 3, now).1));
 }
 
@@ -100,10 +100,10 @@ fn the_last_address_passes_and_one_more_client_does_not() {
     let code = ErrorCode::AddressesExhausted;
     assert_eq!(said, [Output::Close(Violation { code, words })]);
     assert_eq!(provider.status().refused["addresses_exhausted"], 1);
-    provider.on_closed(second);
+    provider.on_closed(second, Some(ErrorCode::NoError), now);
     // The address is the first client's still, and free only when that one is gone.
     assert!(!is_welcome(&greet(&mut provider, 2, now).1));
-    provider.on_closed(first);
+    provider.on_closed(first, Some(ErrorCode::NoError), now);
     assert!(is_welcome(&greet(&mut provider, 2, now).1));
 }
 
@@ -134,7 +134,7 @@ fn a_newer_connection_of_the_same_key_fences_the_older_and_keeps_its_address() {
     assert_eq!(provider.status().sessions[1].addresses, Some(before));
 
     // The end of the ghost takes nothing from the newer one.
-    provider.on_closed(older);
+    provider.on_closed(older, Some(ErrorCode::NoError), now);
     provider.on_carrier(id, facts(1_414), now);
     provider.handle_packet(packet.clone(), now);
     assert_eq!(provider.poll_ready(), Some(id));

@@ -159,11 +159,9 @@ fn both_ends_notice_a_silent_cut_by_the_idle_timeout_and_return_when_it_heals() 
     let mut world = World::up(WorldConfig::default());
     world.set_blackhole(Way::Both, true);
     world.run_for(76 * S);
+    // The client's first question went unanswered for a minute; the provider asked nothing.
+    assert_eq!(world.client_status(0).path, None);
     assert_eq!(world.provider_status().sessions, []);
-    assert!(
-        world.client_status(0).reason.contains("timed out")
-            || world.client_status(0).state == "dialing"
-    );
     world.set_blackhole(Way::Both, false);
     world.run_for(61 * S);
     assert_eq!(world.client_status(0).state, "up");

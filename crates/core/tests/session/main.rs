@@ -15,5 +15,6 @@ mod lossy;
 mod messages;
 mod outage;
 mod queue;
+mod resume;
 mod schedule;
 mod sizes;

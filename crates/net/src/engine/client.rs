@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{FutureExt as _, LocalBoxFuture};
 use quell_core::config::ClientConfig;
-use quell_core::multi::{Client, Notice, Output};
+use quell_core::multi::{Client, Loss, Notice, Output};
 use quell_core::path::Violation;
 use quell_core::send::Backpressure;
 use quell_core::status::{ClientStatus, TunnelAddresses};
@@ -88,7 +88,7 @@ pub struct ClientReport {
     pub quic: Option<QuicReport>,
 }
 
-type Dialled = Result<Connected, String>;
+type Dialled = Result<Connected, Loss>;
 
 struct Connected {
     link: Link,
@@ -257,9 +257,9 @@ impl ClientEngine {
                 self.connection = Connection::Up(connected);
                 self.core.on_connected(self.attempt, now());
             }
-            Err(words) => {
+            Err(loss) => {
                 self.connection = Connection::Idle;
-                self.core.on_closed(self.attempt, words, now());
+                self.core.on_closed(self.attempt, loss, now());
             }
         }
     }
@@ -280,9 +280,9 @@ impl ClientEngine {
                 words: "the control stream ended".to_owned(),
             }),
             LinkEvent::Departed => {}
-            LinkEvent::Closed(words) => {
+            LinkEvent::Closed(loss) => {
                 self.connection = Connection::Idle;
-                self.core.on_closed(self.attempt, words, now);
+                self.core.on_closed(self.attempt, loss, now);
             }
         }
     }
@@ -293,7 +293,7 @@ impl ClientEngine {
         }
         self.connection = Connection::Idle;
         self.core
-            .on_closed(self.attempt, violation.words.clone(), now());
+            .on_closed(self.attempt, Loss::said(violation), now());
     }
 
     fn drain(&mut self) {
@@ -419,13 +419,11 @@ async fn dial(settings: ClientSettings, attempt: u64, watch: SocketWatch) -> Dia
         watch.clone(),
     );
     let (endpoint, connecting) = connecting.map_err(|error| error.to_string())?;
-    let connection = connecting
-        .await
-        .map_err(|error| words::of_connection_error(&error))?;
+    let connection = connecting.await.map_err(|error| words::failure(&error))?;
     let control = connection
         .open_bi()
         .await
-        .map_err(|error| words::of_connection_error(&error))?;
+        .map_err(|error| words::failure(&error))?;
     debug!(%remote, "connected");
     Ok(Connected {
         link: Link::new(connection, control, watch),
@@ -452,6 +450,15 @@ async fn resolve(remote: &str, attempt: u64) -> Result<SocketAddr, String> {
 fn log(notice: &Notice, remote: &str) {
     match notice {
         Notice::Up { failures_before } => info!(provider = remote, failures_before, "tunnel is up"),
+        Notice::Resumed => info!(provider = remote, "the session goes on"),
+        Notice::Suspended {
+            words,
+            next_dial_in,
+        } => warn!(
+            provider = remote,
+            next_dial_in_s = next_dial_in.as_secs_f32(),
+            "connection lost, the session waits for another: {words}"
+        ),
         Notice::Down {
             words,
             next_dial_in,

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use quell_core::multi::Loss;
 use quell_core::path::{CarrierFacts, Violation};
 use quell_wire::registry::ErrorCode;
 use quinn::{Connection, RecvStream, SendStream, VarInt};
@@ -59,7 +60,7 @@ pub(super) enum LinkEvent {
     /// Something left the socket: there may be room, and what left has its time.
     Departed,
     /// The connection is over, with the reason in words.
-    Closed(String),
+    Closed(Loss),
 }
 
 pub(super) struct Link {
@@ -94,13 +95,13 @@ impl Link {
         tokio::select! {
             received = self.carrier.receive(datagrams) => match received {
                 Ok(()) => LinkEvent::Datagrams,
-                Err(error) => LinkEvent::Closed(words::of_connection_error(&error)),
+                Err(error) => LinkEvent::Closed(words::loss(&error)),
             },
             chunk = self.control_in.read_chunk(CONTROL_CHUNK_MAX, true) => match chunk {
                 Ok(Some(chunk)) => LinkEvent::Control(chunk.bytes),
                 Ok(None) => LinkEvent::ControlEnded,
                 Err(error) => match self.carrier.connection().close_reason() {
-                    Some(reason) => LinkEvent::Closed(words::of_connection_error(&reason)),
+                    Some(reason) => LinkEvent::Closed(words::loss(&reason)),
                     None => {
                         debug!(%error, "control stream");
                         LinkEvent::ControlEnded

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quell_core::config::ProviderConfig;
+use quell_core::multi::Loss;
 use quell_core::path::Violation;
 use quell_core::provider::{AddressPool, Output, Provider, Roster, SessionId};
 use quell_core::send::Backpressure;
@@ -84,6 +85,8 @@ struct Shared {
     handshakes: RefCell<Handshakes>,
     watch: SocketWatch,
     inbox: RefCell<mpsc::Sender<(PublicKey, Bytes)>>,
+    /// A connection ended: there may be a session without one, with a time of its own.
+    ended: Notify,
 }
 
 #[derive(Default)]
@@ -137,6 +140,7 @@ impl ProviderEngine {
             handshakes: RefCell::default(),
             watch,
             inbox: RefCell::new(mailbox.sender()),
+            ended: Notify::new(),
         });
         let engine = Self {
             endpoint,
@@ -175,7 +179,10 @@ impl ProviderEngine {
     /// The TUN failed for good.
     pub async fn run(mut self) -> Result<(), NetError> {
         loop {
+            let suspended = self.shared.core.borrow().poll_suspended();
             tokio::select! {
+                () = sleep_until(suspended.map(|(at, _)| at)) => self.shared.handle_suspended(),
+                () = self.shared.ended.notified() => {}
                 incoming = self.endpoint.accept() => match incoming {
                     Some(incoming) => self.shared.accept(incoming),
                     None => break,
@@ -301,10 +308,36 @@ impl Shared {
         let mut core = self.core.borrow_mut();
         let wakers = self.wakers.borrow();
         while let Some(id) = core.poll_ready() {
-            if let Some(waker) = wakers.get(&id) {
-                waker.notify_one();
+            match wakers.get(&id) {
+                Some(waker) => waker.notify_one(),
+                None => self.drain_driverless(&mut core, id),
             }
         }
+    }
+
+    /// Does what is due for sessions without a connection.
+    fn handle_suspended(&self) {
+        self.core.borrow_mut().handle_suspended(now());
+        self.wake_ready();
+    }
+
+    /// Performs what a session without a connection puts out.
+    fn drain_driverless(&self, core: &mut Provider, id: SessionId) {
+        let mut outlet = self.outlet.borrow_mut();
+        while let Some(output) = core.poll_output(id, now()) {
+            match output {
+                Output::Deliver(packet) => outlet.push(packet),
+                Output::MessagesEnded(end) => warn!("no more messages to a client: {end}"),
+                Output::Close(violation) => {
+                    info!("suspended session ended: {}", violation.words);
+                    core.on_closed(id, Some(violation.code), now());
+                }
+                Output::Control(_) | Output::Datagram(_) => {
+                    debug!("output of a session without a connection");
+                }
+            }
+        }
+        outlet.flush();
     }
 }
 
@@ -340,28 +373,30 @@ impl SessionTask {
             settling: RefCell::default(),
         };
         let shared = Rc::clone(&task.shared);
-        let words = task.serve().await;
-        debug!("session ended: {words}");
+        let loss = task.serve().await;
+        debug!("connection ended: {}", loss.words);
         shared.wakers.borrow_mut().remove(&id);
-        shared.core.borrow_mut().on_closed(id);
+        shared.core.borrow_mut().on_closed(id, loss.code, now());
+        shared.wake_ready();
+        shared.ended.notify_one();
     }
 
     /// Serves the connection until it is over; why it ended.
-    async fn serve(mut self) -> String {
+    async fn serve(mut self) -> Loss {
         loop {
             if let Some(violation) = self.drain() {
                 link::close(&self.connection, &violation);
-                let words = format!("{}: {}", violation.code.name(), violation.words);
-                info!("session closed: {words}");
-                return words;
+                let loss = Loss::said(&violation);
+                info!("session closed: {}", loss.words);
+                return loss;
             }
             match self.wait().await {
                 Event::Opened(Ok(control)) => {
                     let watch = self.shared.watch.clone();
                     self.link = Some(Link::new(self.connection.clone(), control, watch));
                 }
-                Event::Opened(Err(error)) => return words::of_connection_error(&error),
-                Event::Link(LinkEvent::Closed(words)) => return words,
+                Event::Opened(Err(error)) => return words::loss(&error),
+                Event::Link(LinkEvent::Closed(loss)) => return loss,
                 Event::Link(event) => self.handle_link(event),
                 Event::Woken => {}
                 Event::Timeout => self.shared.core.borrow_mut().handle_timeout(self.id, now()),

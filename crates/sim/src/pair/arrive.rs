@@ -10,7 +10,9 @@
 
 use std::time::{Duration, Instant};
 
+use quell_core::multi::Loss;
 use quell_core::provider::SessionId;
+use quell_wire::registry::ErrorCode;
 
 use super::carrier::{Arrival, Item};
 use super::parcel::Cargo;
@@ -102,7 +104,7 @@ impl World {
                 self.provider_seen.came += Cargo::of(&datagram);
                 self.provider.handle_datagram(id, &datagram, now);
             }
-            (Arrival::Closed(_), _) => self.leave_provider(number),
+            (Arrival::Closed(loss), _) => self.leave_provider(number, loss.code),
             (Arrival::Item(Item::Answer), _)
             | (Arrival::Item(Item::Control(_)) | Arrival::Datagram(_), None) => {
                 self.fail("something arrived that cannot have been sent");
@@ -119,9 +121,7 @@ impl World {
         match self.reach {
             Reach::Up => connection.to_client.send(Item::Answer, now),
             Reach::Refusing => {
-                connection
-                    .to_client
-                    .close("connection refused".to_owned(), now);
+                connection.to_client.close("connection refused".into(), now);
                 connection.at_provider = false;
             }
             Reach::Silent => connection.at_provider = false,
@@ -137,8 +137,7 @@ impl World {
         match self.provider.on_connection(self.clients[client].key, now) {
             Ok(id) => connection.session = Some(id),
             Err(refusal) => {
-                let words = format!("{}: {}", refusal.code.name(), refusal.words);
-                connection.to_client.close(words, now);
+                connection.to_client.close(Loss::said(&refusal), now);
                 connection.to_provider.abandon();
                 connection.at_provider = false;
                 self.record(Event::Refuse(client, refusal));
@@ -165,9 +164,9 @@ impl World {
                 node.seen.came += Cargo::of(&datagram);
                 node.core.handle_datagram(attempt, &datagram, now);
             }
-            Arrival::Closed(words) => {
+            Arrival::Closed(loss) => {
                 self.leave_client(number);
-                self.clients[client].core.on_closed(attempt, words, now);
+                self.clients[client].core.on_closed(attempt, loss, now);
             }
             Arrival::Item(Item::Initial | Item::Finished) => {
                 self.fail("something arrived that cannot have been sent");
@@ -190,13 +189,18 @@ impl World {
             connection.at_provider && connection.heard_by_provider + idle_timeout <= now;
         if connection.at_client && connection.heard_by_client + idle_timeout <= now {
             self.leave_client(number);
-            self.clients[client]
-                .core
-                .on_closed(attempt, "timed out", now);
+            self.clients[client].core.on_closed(
+                attempt,
+                Loss {
+                    words: "timed out".to_owned(),
+                    code: Some(ErrorCode::Idle),
+                },
+                now,
+            );
             self.touched.insert(End::Client(client));
         }
         if provider_idle {
-            self.leave_provider(number);
+            self.leave_provider(number, Some(ErrorCode::Idle));
         }
     }
 
@@ -211,12 +215,12 @@ impl World {
     }
 
     /// The provider's end is no more.
-    pub(super) fn leave_provider(&mut self, number: u64) {
+    pub(super) fn leave_provider(&mut self, number: u64, code: Option<ErrorCode>) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.at_provider = false;
             connection.to_provider.abandon();
             if let Some(id) = connection.session.filter(|_| !connection.forgotten) {
-                self.provider.on_closed(id);
+                self.provider.on_closed(id, code, self.now);
             }
         }
     }
@@ -227,8 +231,8 @@ impl World {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection
                 .to_client
-                .close("reset by the provider".to_owned(), now);
+                .close("reset by the provider".into(), now);
         }
-        self.leave_provider(number);
+        self.leave_provider(number, None);
     }
 }

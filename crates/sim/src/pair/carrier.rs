@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use quell_core::multi::Loss;
 use quell_core::path::CarrierFacts;
 
 use super::parcel::{Fate, Parcel, Tally};
@@ -71,7 +72,7 @@ pub(super) enum Item {
 pub(super) enum Arrival {
     Item(Item),
     Datagram(Bytes),
-    Closed(String),
+    Closed(Loss),
 }
 
 #[derive(Debug)]
@@ -94,7 +95,7 @@ pub(super) struct Direction {
     reliable: VecDeque<Reliable>,
     /// When a cut ended: what waited for it begins its way there.
     healed_at: Instant,
-    farewell: Option<(Instant, String)>,
+    farewell: Option<(Instant, Loss)>,
     shrunk_away: u64,
 }
 
@@ -177,13 +178,13 @@ impl Direction {
     }
 
     /// Ends the connection: datagrams that wait to leave are lost, the reason crosses once, behind what is under way.
-    pub(super) fn close(&mut self, words: String, now: Instant) {
+    pub(super) fn close(&mut self, loss: Loss, now: Instant) {
         self.backlog.clear();
         self.backlog_bytes = 0;
         if self.config.link.blackhole {
             self.reliable.clear();
         } else if self.farewell.is_none() {
-            self.farewell = Some((now + self.config.link.delay, words));
+            self.farewell = Some((now + self.config.link.delay, loss));
         }
     }
 
@@ -239,8 +240,8 @@ impl Direction {
             }
             self.shrunk_away += 1;
         }
-        let (_, words) = self.farewell.take_if(|(due, _)| *due <= now)?;
-        Some(Arrival::Closed(words))
+        let (_, loss) = self.farewell.take_if(|(due, _)| *due <= now)?;
+        Some(Arrival::Closed(loss))
     }
 
     pub(super) fn fate(&self) -> Fate {

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quell_core::multi;
+use quell_core::multi::{self, Loss};
 use quell_core::path::Violation;
-use quell_core::provider;
+use quell_core::provider::{self, SessionId};
 use quell_wire::registry::ErrorCode;
 
 use super::carrier::{Direction, Item};
@@ -46,18 +46,40 @@ impl World {
         }
     }
 
-    /// Sessions that another one's input gave something to do.
+    /// Sessions that another one's input gave something to do; those without a connection are drained here.
     fn add_ready(&mut self, sessions: &mut BTreeSet<u64>) {
         while let Some(id) = self.provider.poll_ready() {
             let of_id = |connection: &Connection| {
                 connection.session == Some(id) && connection.at_provider && !connection.forgotten
             };
-            sessions.extend(
-                self.connections
-                    .iter()
-                    .filter(|(_, c)| of_id(c))
-                    .map(|(number, _)| *number),
-            );
+            let connection = self.connections.iter().find(|(_, c)| of_id(c));
+            match connection.map(|(number, _)| *number) {
+                Some(number) => {
+                    sessions.insert(number);
+                }
+                None => self.drain_suspended(id),
+            }
+        }
+    }
+
+    fn drain_suspended(&mut self, id: SessionId) {
+        while let Some(output) = self.provider.poll_output(id, self.now) {
+            match output {
+                provider::Output::Deliver(packet) => {
+                    self.provider_seen.delivered += 1;
+                    self.record(Event::Deliver(End::Provider, packet));
+                }
+                provider::Output::MessagesEnded(end) => {
+                    self.record(Event::MessagesEnded(End::Provider, end));
+                }
+                provider::Output::Close(violation) => {
+                    self.provider.on_closed(id, Some(violation.code), self.now);
+                    self.record(Event::Close(End::Provider, violation));
+                }
+                provider::Output::Control(_) | provider::Output::Datagram(_) => {
+                    self.fail("a session without a connection sends");
+                }
+            }
         }
     }
 
@@ -124,7 +146,7 @@ impl World {
                 self.expect_no_breach(&violation);
                 let number = self.clients[client].connection;
                 if let Some(direction) = self.sending_direction(client) {
-                    direction.close(violation.words.clone(), now);
+                    direction.close(Loss::said(&violation), now);
                 }
                 if let Some(number) = number {
                     self.leave_client(number);
@@ -244,12 +266,9 @@ impl World {
                     self.record(Event::MessagesEnded(End::Provider, end));
                 }
                 provider::Output::Close(violation) => {
-                    connection.to_client.close(
-                        format!("{}: {}", violation.code.name(), violation.words),
-                        now,
-                    );
+                    connection.to_client.close(Loss::said(&violation), now);
                     self.expect_no_breach(&violation);
-                    self.leave_provider(number);
+                    self.leave_provider(number, Some(violation.code));
                     self.record(Event::Close(End::Provider, violation));
                     return;
                 }
