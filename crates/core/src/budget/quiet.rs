@@ -115,7 +115,7 @@ impl QuietCeiling {
         self.look(now);
         let at = now.checked_add(self.config.quiet_after);
         // A late caller's progress does not shorten what an earlier one's gave.
-        self.in_force_at = at.and_then(|at| Some(at.max(self.in_force_at.unwrap_or(at))));
+        self.in_force_at = at.map(|at| at.max(self.in_force_at.unwrap_or(at)));
         let from = self.in_force_at.map(|at| self.seconds(at));
         self.counts_from = from.unwrap_or(u64::MAX);
     }
