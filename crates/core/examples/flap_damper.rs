@@ -74,7 +74,7 @@ fn run(catalog: &mut Catalog, start: Instant) {
         }
         if round.is_multiple_of(20) {
             for host in 7..HOSTS {
-                let is_answered = !has_power || (host + round / 20) % 2 == 0;
+                let is_answered = !has_power || (host + round / 20).is_multiple_of(2);
                 catalog.on_probe(host, is_answered, Evidence::Soft, now);
             }
         }

@@ -156,7 +156,7 @@ fn busiest_minute(sent: &[(Duration, u64)]) -> u64 {
     most
 }
 
-// case B85, R-20
+// R-20, case B85
 #[test]
 fn two_days_without_an_answer_stay_under_the_ceiling_in_every_minute() {
     let mut state = 7_u64;
