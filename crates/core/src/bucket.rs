@@ -23,7 +23,12 @@ impl TokenBucket {
     /// A rate or burst of 0 is taken as 1: a bucket that can never give is a
     /// configuration mistake, and configuration is checked elsewhere.
     pub fn new(rate_per_s: u32, burst: u32) -> Self {
-        let interval = Duration::from_secs(1) / rate_per_s.max(1);
+        Self::with_interval(Duration::from_secs(1) / rate_per_s.max(1), burst)
+    }
+
+    /// A full bucket of `burst` tokens, 0 taken as 1, which gains one each
+    /// `interval`. An interval of zero is a rate without bound.
+    pub fn with_interval(interval: Duration, burst: u32) -> Self {
         Self {
             interval,
             tolerance: interval.saturating_mul(burst.max(1)),
@@ -33,15 +38,42 @@ impl TokenBucket {
 
     /// Takes a token, or says that there is none and changes nothing.
     pub fn take(&mut self, now: Instant) -> bool {
-        let from = self.full_at.map_or(now, |at| at.max(now));
-        let Some(full_at) = from.checked_add(self.interval) else {
-            return false;
-        };
-        if full_at.saturating_duration_since(now) > self.tolerance {
-            return false;
+        let taken = self.after_one(now);
+        if let Some(full_at) = taken {
+            self.full_at = Some(full_at);
         }
-        self.full_at = Some(full_at);
-        true
+        taken.is_some()
+    }
+
+    /// Whether [`TokenBucket::take`] would give a token at `now`.
+    pub fn is_ready(&self, now: Instant) -> bool {
+        self.after_one(now).is_some()
+    }
+
+    /// When the next token is there, `now` where one is: from then on and not
+    /// before, [`TokenBucket::take`] gives it. `None`: in no time that can be told.
+    pub fn ready_at(&self, now: Instant) -> Option<Instant> {
+        if self.is_ready(now) {
+            return Some(now);
+        }
+        let full_at = self.full_at?.checked_add(self.interval)?;
+        full_at.checked_sub(self.tolerance)
+    }
+
+    /// The time in which one token returns; zero is a rate without bound.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// When the bucket were full again after a token taken at `now`, if there is one.
+    fn after_one(&self, now: Instant) -> Option<Instant> {
+        if self.interval.is_zero() {
+            return Some(now);
+        }
+        let from = self.full_at.map_or(now, |at| at.max(now));
+        let full_at = from.checked_add(self.interval)?;
+        let is_there = full_at.saturating_duration_since(now) <= self.tolerance;
+        is_there.then_some(full_at)
     }
 }
 
@@ -76,5 +108,25 @@ mod tests {
         let later = now + Duration::from_secs(3_600);
         assert!((0..3).all(|_| bucket.take(later)));
         assert!(!bucket.take(later));
+    }
+
+    #[test]
+    fn a_token_is_there_when_it_was_said_to_be() {
+        let now = Instant::now();
+        let mut bucket = TokenBucket::with_interval(Duration::from_secs(10), 2);
+        assert_eq!(bucket.ready_at(now), Some(now));
+        assert!(bucket.take(now) && bucket.take(now) && !bucket.is_ready(now));
+        let at = bucket.ready_at(now).expect("in ten seconds");
+        assert_eq!(at, now + Duration::from_secs(10));
+        assert!(!bucket.take(at - Duration::from_nanos(1)));
+        assert!(bucket.take(at));
+    }
+
+    #[test]
+    fn an_interval_of_zero_is_no_bound_also_when_the_clock_is_late() {
+        let now = Instant::now();
+        let mut bucket = TokenBucket::with_interval(Duration::ZERO, 1);
+        assert!((0..1_000).all(|_| bucket.take(now)));
+        assert!(bucket.take(now - Duration::from_secs(1)));
     }
 }

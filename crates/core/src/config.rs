@@ -11,7 +11,9 @@
 
 pub mod receive;
 
+mod budget;
 mod carriage;
+mod flap;
 mod lanes;
 mod path_health;
 
@@ -21,7 +23,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub use budget::{DialBudgetConfig, QuietConfig, RaceConfig, SilenceConfig};
 pub use carriage::{LanesConfig, TcpLane};
+pub use flap::{FlapConfig, UptimeConfig};
 pub use lanes::LaneConfig;
 pub use path_health::PathHealthConfig;
 

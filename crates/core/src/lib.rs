@@ -24,16 +24,20 @@
 //! | [`recv`] | the receiving end of a lane: each pack once, order, acknowledgements, credit |
 //! | [`send`] | the sending end of a lane: what is resent, when, and how often at most |
 //! | [`health`] | is a path well, is the control plane, how fast may what failed be tried again |
+//! | [`budget`] | how much may be spent on guesses: resends, race copies, dials, an outage's minute |
+//! | [`flap`] | how often may a host, and the whole catalog, go down in the eyes of others |
 //! | [`congestion`] | what random loss may not take from the congestion window |
 //! | [`config`] | every constant, once |
 #![warn(missing_docs)]
 
 pub mod bucket;
+pub mod budget;
 pub mod config;
 pub mod congestion;
 mod counters;
 pub use counters::Peak;
 pub mod drops;
+pub mod flap;
 mod greeting;
 pub mod health;
 pub mod multi;

@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use quell_core::budget::{ProcessBudget, SilenceBudget};
 use quell_core::config::LaneConfig;
 use quell_core::config::receive::ReceiveConfig;
 use quell_core::recv::ReceiveSequence;
-use quell_core::send::{AlwaysHealthy, Delivery, SendSequence, Unlimited};
+use quell_core::send::{AlwaysHealthy, Delivery, SendSequence};
 use quell_wire::frame::{Credit, Frame, Frames, Lane, Pack, PackFlags};
 
 const PACK_BYTES: usize = 200;
@@ -23,7 +24,7 @@ const PACKS: u64 = 20_000;
 
 /// Both ends, with as many packs under way as a test wants.
 struct Ends {
-    sender: SendSequence<Unlimited, AlwaysHealthy>,
+    sender: SendSequence<SilenceBudget, AlwaysHealthy>,
     receiver: ReceiveSequence,
     payload: Bytes,
     /// Number and `tx` of what is under way.
@@ -44,7 +45,7 @@ impl Ends {
                 Delivery::Skipping,
                 LaneConfig::default().try_new().unwrap(),
                 Credit::FIRST,
-                (Unlimited, AlwaysHealthy),
+                (ProcessBudget::default().path(), AlwaysHealthy),
                 1,
             ),
             receiver: ReceiveSequence::new(

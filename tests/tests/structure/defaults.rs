@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 8] = [
+const STRUCTS: [(&str, &str, &str); 14] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -47,6 +47,36 @@ const STRUCTS: [(&str, &str, &str); 8] = [
         "What a provider allows",
         "crates/core/src/config.rs",
         "ProviderConfig",
+    ),
+    (
+        "What may be resent into silences",
+        "crates/core/src/config/budget.rs",
+        "SilenceConfig",
+    ),
+    (
+        "What may be sent twice to win a race",
+        "crates/core/src/config/budget.rs",
+        "RaceConfig",
+    ),
+    (
+        "What may leave while nothing makes progress",
+        "crates/core/src/config/budget.rs",
+        "QuietConfig",
+    ),
+    (
+        "How often a process may dial",
+        "crates/core/src/config/budget.rs",
+        "DialBudgetConfig",
+    ),
+    (
+        "How often hosts may go down",
+        "crates/core/src/config/flap.rs",
+        "FlapConfig",
+    ),
+    (
+        "Connections that do not live",
+        "crates/core/src/config/flap.rs",
+        "UptimeConfig",
     ),
     (
         "QUIC beneath",

@@ -10,13 +10,14 @@ use std::time::Instant;
 use quell_wire::frame::{Credit, Lane, PackFlags};
 
 use super::cut::Cut;
+use crate::budget::SilenceBudget;
 use crate::config::LanesConfig;
 use crate::health::Signal;
 use crate::recv::ReceiveSequence;
-use crate::send::{Backpressure, Delivery, Kind, SendSequence, Unlimited};
+use crate::send::{Backpressure, Delivery, Kind, SendSequence};
 
 /// The sending end of a lane of a path.
-pub(super) type Sender = SendSequence<Unlimited, Signal>;
+pub(super) type Sender = SendSequence<SilenceBudget, Signal>;
 
 #[derive(Debug)]
 pub(super) struct Lanes {
@@ -31,7 +32,13 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub(super) fn new(config: &LanesConfig, signal: &Signal, seed: u64, now: Instant) -> Self {
+    /// `budget` is the path's: its lanes share it.
+    pub(super) fn new(
+        config: &LanesConfig,
+        (budget, signal): (&SilenceBudget, &Signal),
+        seed: u64,
+        now: Instant,
+    ) -> Self {
         let none = Credit {
             max_bytes: 0,
             max_number: 0,
@@ -43,7 +50,7 @@ impl Lanes {
                 Delivery::Skipping
             };
             let seed = seed ^ u64::from(lane.number());
-            let terms = (Unlimited, signal.clone());
+            let terms = (budget.clone(), signal.clone());
             Sender::new(lane, delivery, config.send.clone(), none, terms, seed)
         };
         Self {

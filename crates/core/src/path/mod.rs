@@ -74,6 +74,7 @@ use oversize::IcmpErrors;
 use queue::DgramQueue;
 use service::Turns;
 
+use crate::budget::ProcessBudget;
 use crate::config::{PathConfig, TcpLane};
 use crate::drops::{DropReason, Drops};
 use crate::health::Signal;
@@ -139,7 +140,15 @@ impl Path {
     /// A path with nothing in it. Nothing is sent before the first
     /// [`Path::on_carrier`], and nothing acknowledged before
     /// [`Path::on_first_credit`].
+    ///
+    /// Its resends into silences are bounded as if it were alone in its process.
     pub fn new(terms: PathTerms, now: Instant) -> Self {
+        Self::within(&ProcessBudget::default(), terms, now)
+    }
+
+    /// A path whose resends into silences are bounded together with those of all
+    /// other paths of `process` (DESIGN §6 "Resend budget").
+    pub fn within(process: &ProcessBudget, terms: PathTerms, now: Instant) -> Self {
         let PathTerms {
             config,
             role,
@@ -150,7 +159,7 @@ impl Path {
         let lane = &config.lanes.send;
         Self {
             queue: DgramQueue::new(config.dgram_queue_bytes_max, config.dgram_age_max),
-            lanes: Lanes::new(&config.lanes, &signal, seed, now),
+            lanes: Lanes::new(&config.lanes, (&process.path(), &signal), seed, now),
             order: FlowOrder::new(seed),
             health: PathHealth::new(config.health.clone(), lane, role, seed),
             liveness: Liveness::new(&config, role, seed, now),

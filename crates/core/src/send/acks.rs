@@ -206,8 +206,9 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
                     return;
                 };
                 slot.queued = Some(Kind::Evidence);
-                let bytes = slot.len as usize;
-                self.budget.refund(bytes, now);
+                if let Some(reserved) = slot.reserved.take() {
+                    self.budget.refund(reserved, now);
+                }
             }
         }
     }

@@ -26,7 +26,7 @@ use quell_wire::frame::{Ack, AckRange, AckRanges, Credit, Lane, PackFlags};
 use quell_wire::registry::ErrorCode;
 
 use self::model::{Model, Peer};
-use super::{Backpressure, Degraded, Delivery, Kind, ResendBudget, SendSequence};
+use super::{Backpressure, Degraded, Delivery, Kind, ResendBudget, Reservation, SendSequence};
 use crate::config::LaneConfig;
 
 /// Most operations of a schedule.
@@ -65,19 +65,25 @@ struct World {
     closed: Rc<Cell<bool>>,
     reserved: Rc<Cell<u64>>,
     refunded: Rc<Cell<u64>>,
+    first_sent: Rc<Cell<u64>>,
 }
 
 impl ResendBudget for World {
-    fn reserve(&mut self, bytes: usize, _now: Instant) -> bool {
-        let open = !self.closed.get();
-        if open {
-            self.reserved.set(self.reserved.get() + bytes as u64);
-        }
-        open
+    fn on_first_sent(&mut self, bytes: usize, _now: Instant) {
+        self.first_sent.set(self.first_sent.get() + bytes as u64);
     }
 
-    fn refund(&mut self, bytes: usize, _now: Instant) {
-        self.refunded.set(self.refunded.get() + bytes as u64);
+    fn reserve(&mut self, bytes: usize, _now: Instant) -> Option<Reservation> {
+        if self.closed.get() {
+            return None;
+        }
+        self.reserved.set(self.reserved.get() + bytes as u64);
+        Some(Reservation::of(bytes))
+    }
+
+    fn refund(&mut self, reservation: Reservation, _now: Instant) {
+        let bytes = reservation.bytes() as u64;
+        self.refunded.set(self.refunded.get() + bytes);
     }
 }
 
@@ -378,6 +384,8 @@ impl Run {
             spent >= Some(self.model.silence_bytes()),
             "sent without a budget"
         );
+        let paying = self.world.first_sent.get();
+        assert!(paying <= counters.first_bytes, "{paying} B pay for guesses");
     }
 
     /// The faults are over: everything is settled, and both ends agree.

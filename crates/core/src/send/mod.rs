@@ -34,6 +34,7 @@
 //! | `transmit` | what is handed over next, and what became of it |
 //! | `resend_queue`, `byte_ring`, `tx_ring` | what is remembered |
 //! | `rack`, `rtt`, `silence` | when is a pack lost |
+//! | `reservation` | what a guess took out of its budget |
 //! | `limits`, `credit`, `skip`, `counters` | what may come in, what is owed, what happened |
 //! | `wiring` | what a path asks of its lanes |
 
@@ -46,6 +47,7 @@ mod limits;
 mod rack;
 mod recut;
 mod resend_queue;
+mod reservation;
 mod resume;
 pub(crate) mod rtt;
 mod sequence;
@@ -63,15 +65,18 @@ pub use counters::{GiveUp, SendCounters};
 pub use limits::{Backpressure, PACK_BYTES_MAX, Refusals};
 pub use recut::TakenBack;
 pub use resend_queue::Kind;
+pub use reservation::Reservation;
 pub use sequence::{Delivery, Exhausted, SendSequence};
 pub use transmit::Transmit;
 
 /// Bytes that may be resent into silences; shared by what draws on it.
 pub trait ResendBudget {
-    /// Takes `bytes` out for a resend that is scheduled; `false` takes nothing.
-    fn reserve(&mut self, bytes: usize, now: Instant) -> bool;
-    /// Gives `bytes` back: the resend was not needed after all.
-    fn refund(&mut self, bytes: usize, now: Instant);
+    /// `bytes` left for the first time: what a share is counted of.
+    fn on_first_sent(&mut self, bytes: usize, now: Instant);
+    /// Takes `bytes` out for a resend that is scheduled; `None` takes nothing.
+    fn reserve(&mut self, bytes: usize, now: Instant) -> Option<Reservation>;
+    /// Gives a reservation back: the resend was not needed after all.
+    fn refund(&mut self, reservation: Reservation, now: Instant);
 }
 
 /// A budget without a bound, for tests and for lanes that something else bounds.
@@ -79,11 +84,13 @@ pub trait ResendBudget {
 pub struct Unlimited;
 
 impl ResendBudget for Unlimited {
-    fn reserve(&mut self, _bytes: usize, _now: Instant) -> bool {
-        true
+    fn on_first_sent(&mut self, _bytes: usize, _now: Instant) {}
+
+    fn reserve(&mut self, bytes: usize, _now: Instant) -> Option<Reservation> {
+        Some(Reservation::of(bytes))
     }
 
-    fn refund(&mut self, _bytes: usize, _now: Instant) {}
+    fn refund(&mut self, _reservation: Reservation, _now: Instant) {}
 }
 
 /// Whether the backend is degraded (DESIGN §5).

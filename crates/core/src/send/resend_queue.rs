@@ -24,6 +24,7 @@ use quell_wire::frame::PackFlags;
 use quell_wire::registry::BITMAP_NUMBERS;
 
 use super::byte_ring::ByteRing;
+use super::reservation::Reservation;
 
 /// Why a pack is handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,6 +60,8 @@ pub(crate) struct Slot {
     pub(crate) sent_as: Kind,
     /// The resend that waits in our own queue.
     pub(crate) queued: Option<Kind>,
+    /// What the latest guess took out of the budget, until it is given back.
+    pub(crate) reserved: Option<Reservation>,
     /// The latest transmission; 0 before the first.
     pub(crate) tx: u64,
     /// When the latest transmission left, once it has.
@@ -200,6 +203,7 @@ impl ResendQueue {
             state: State::Open,
             sent_as: Kind::First,
             queued: None,
+            reserved: None,
             tx: 0,
             departed: None,
             accepted_at: now,

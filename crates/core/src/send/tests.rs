@@ -33,18 +33,25 @@ const PLENTY: Credit = Credit {
 struct Purse {
     open: Rc<Cell<bool>>,
     reserved: Rc<Cell<i64>>,
+    first_sent: Rc<Cell<u64>>,
 }
 
 impl ResendBudget for Purse {
-    fn reserve(&mut self, bytes: usize, _now: Instant) -> bool {
-        if self.open.get() {
-            self.reserved.set(self.reserved.get() + bytes as i64);
-        }
-        self.open.get()
+    fn on_first_sent(&mut self, bytes: usize, _now: Instant) {
+        self.first_sent.set(self.first_sent.get() + bytes as u64);
     }
 
-    fn refund(&mut self, bytes: usize, _now: Instant) {
-        self.reserved.set(self.reserved.get() - bytes as i64);
+    fn reserve(&mut self, bytes: usize, _now: Instant) -> Option<Reservation> {
+        if !self.open.get() {
+            return None;
+        }
+        self.reserved.set(self.reserved.get() + bytes as i64);
+        Some(Reservation::of(bytes))
+    }
+
+    fn refund(&mut self, reservation: Reservation, _now: Instant) {
+        let bytes = reservation.bytes() as i64;
+        self.reserved.set(self.reserved.get() - bytes);
     }
 }
 
@@ -97,6 +104,7 @@ impl Lab {
         let purse = Purse {
             open: Rc::new(Cell::new(true)),
             reserved: Rc::default(),
+            first_sent: Rc::default(),
         };
         let degraded = Rc::new(Cell::new(false));
         let shared = (purse.clone(), Switch(degraded.clone()));

@@ -134,10 +134,13 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
             return;
         };
         let bytes = self.queue.slot(number).map_or(0, |slot| slot.len as usize);
-        if !self.budget.reserve(bytes, now) {
+        let Some(reserved) = self.budget.reserve(bytes, now) else {
             self.counters.denied += 1;
             self.since = Some(now);
             return;
+        };
+        if let Some(slot) = self.queue.slot_mut(number) {
+            slot.reserved = Some(reserved);
         }
         self.queue_resend(number, Kind::Silence);
     }
@@ -154,12 +157,13 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         let Some(slot) = self.queue.slot_mut(number) else {
             return false;
         };
-        let bytes = slot.len as usize;
         let Some(kind) = slot.queued.take() else {
             return false;
         };
-        if kind == Kind::Silence {
-            self.budget.refund(bytes, now);
+        if kind == Kind::Silence
+            && let Some(reserved) = slot.reserved.take()
+        {
+            self.budget.refund(reserved, now);
         }
         true
     }

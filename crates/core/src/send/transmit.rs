@@ -60,10 +60,17 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         let Some(entry) = self.ring.entry_mut(tx) else {
             return;
         };
+        let is_news = entry.departed.is_none();
         let departed = *entry.departed.get_or_insert(now);
-        let Sent::Pack { number, .. } = entry.sent else {
+        let Sent::Pack {
+            number, kind, len, ..
+        } = entry.sent
+        else {
             return;
         };
+        if is_news && kind == Kind::First {
+            self.budget.on_first_sent(len as usize, now);
+        }
         if let Some(slot) = self.queue.slot_mut(number).filter(|slot| slot.tx == tx) {
             slot.departed = Some(departed);
             slot.first_departed.get_or_insert(departed);

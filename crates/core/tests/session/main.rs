@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admission;
+mod budget;
 mod common;
 mod dialing;
 mod greeting;
