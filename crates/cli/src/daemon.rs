@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::io::{self, IsTerminal as _};
+use std::pin::pin;
 
 use quell::config::LogLevel;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 use tracing::level_filters::LevelFilter;
 
@@ -29,27 +30,57 @@ pub(crate) fn start_log(level: LogLevel) {
     let _ = log.try_init();
 }
 
-/// Waits for SIGINT, SIGTERM, or until `ended` resolves; then `stop`s.
+/// Waits for SIGINT, SIGTERM, or until `ended` resolves; then `stop`s, and again at a
+/// second signal: who stops in good order is then told not to.
 ///
 /// # Errors
 /// Why it ended by itself.
 pub(crate) fn run_until_stopped<E, S>(
     ended: impl Future<Output = ()>,
-    stop: impl FnOnce() -> S,
+    stop: impl Fn() -> S,
 ) -> Result<(), Failure>
 where
     E: Into<anyhow::Error>,
     S: Future<Output = Result<(), E>>,
 {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+    let done = runtime.block_on(async {
+        let mut signals = Signals::new()?;
         tokio::select! {
-            _ = interrupt.recv() => info!("interrupted, stopping"),
-            _ = terminate.recv() => info!("told to stop"),
+            () = signals.next() => {}
             () = ended => {}
         }
-        stop().await.map_err(|error| Failure::Failed(error.into()))
-    })
+        let mut stopped = pin!(stop());
+        let done = tokio::select! {
+            done = &mut stopped => done,
+            () = signals.next() => {
+                let (first, second) = tokio::join!(stopped, stop());
+                first.and(second)
+            }
+        };
+        Ok::<_, io::Error>(done)
+    })?;
+    done.map_err(|error| Failure::Failed(error.into()))
+}
+
+/// The signals that say stop.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => info!("interrupted, stopping"),
+            _ = self.terminate.recv() => info!("told to stop"),
+        }
+    }
 }

@@ -13,6 +13,7 @@ pub mod receive;
 
 mod budget;
 mod carriage;
+mod doorman;
 mod flap;
 mod lanes;
 mod path_health;
@@ -25,6 +26,7 @@ use thiserror::Error;
 
 pub use budget::{DialBudgetConfig, QuietConfig, RaceConfig, SilenceConfig};
 pub use carriage::{LanesConfig, TcpLane};
+pub use doorman::DoormanConfig;
 pub use flap::{FlapConfig, UptimeConfig};
 pub use lanes::LaneConfig;
 pub use path_health::PathHealthConfig;
@@ -203,6 +205,14 @@ pub struct ProviderConfig {
     ///
     /// 10 s: one flight on a path of 4 s, with a loss. Range 1 s to 60 s.
     pub hello_timeout: Duration,
+    /// Who may start a handshake.
+    pub doorman: DoormanConfig,
+    /// How long a provider that is told to stop goes on carrying its sessions.
+    ///
+    /// 5 s: a client that has another exit dials it meanwhile, a short download
+    /// ends, and whoever waits for a restart does not wait long. 0: it stops at
+    /// once. Range 0 to 10 min.
+    pub drain: Duration,
 }
 
 impl Default for ProviderConfig {
@@ -211,6 +221,8 @@ impl Default for ProviderConfig {
             path: PathConfig::default(),
             sessions_max: 4_096,
             hello_timeout: Duration::from_secs(10),
+            doorman: DoormanConfig::default(),
+            drain: Duration::from_secs(5),
         }
     }
 }
@@ -228,7 +240,17 @@ impl ProviderConfig {
             self.hello_timeout,
             Duration::from_secs(1)..=Duration::from_secs(60),
         )?;
-        Ok(Self { path, ..self })
+        let doorman = self.doorman.try_new()?;
+        duration(
+            "transport.drain",
+            self.drain,
+            Duration::ZERO..=Duration::from_secs(600),
+        )?;
+        Ok(Self {
+            path,
+            doorman,
+            ..self
+        })
     }
 }
 
@@ -287,6 +309,18 @@ mod tests {
         with(high).try_new().unwrap();
         with(low - ns).try_new().unwrap_err();
         with(high + ns).try_new().unwrap_err();
+    }
+
+    #[test]
+    fn a_drain_ends_where_its_range_does() {
+        let with = |drain| ProviderConfig {
+            drain,
+            ..ProviderConfig::default()
+        };
+        with(Duration::ZERO).try_new().unwrap();
+        with(Duration::from_secs(600)).try_new().unwrap();
+        let error = with(Duration::new(600, 1)).try_new().unwrap_err();
+        assert_eq!(error.key, "transport.drain");
     }
 
     #[test]

@@ -142,6 +142,10 @@ pub struct ProviderStatus {
     pub sessions_total: u64,
     /// How often a session went on over another connection.
     pub resumes: u64,
+    /// Handshakes, by what became of them.
+    pub handshakes: crate::provider::doorman::HandshakeCounters,
+    /// Whether it was told to stop and carries on for a while.
+    pub is_draining: bool,
     /// Connections refused, by the name of the error code.
     pub refused: std::collections::BTreeMap<&'static str, u64>,
     /// Packets from the world handed in since the start.

@@ -1,155 +1,21 @@
 //! Both engines in one process, over real QUIC on loopback, with channel devices.
 #![allow(clippy::unwrap_used)]
 
-use std::net::{IpAddr, SocketAddr};
+mod ends;
+
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quell_core::config::{ClientConfig, ProviderConfig};
+use quell_core::config::ProviderConfig;
 use quell_core::drops::DropReason;
-use quell_core::provider::{AddressPool, Roster};
-use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
-use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
-use quell_net::engine::{Handle, Messages};
+use quell_net::engine::client::ClientReport;
 use quell_net::identity::Identity;
-use quell_net::transport::TransportSettings;
 use quell_packet::{IpPacket, build};
-use quell_tun::channel::{self, ChannelHandle};
-use quell_wire::key::PublicKey;
 use tokio::runtime::Builder;
-use tokio::task::LocalSet;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// An engine on a thread of its own, as in the product.
-struct Running<R, A> {
-    handle: Handle<R>,
-    messages: Messages<A>,
-    device: ChannelHandle,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-impl<R: Send + 'static, A> Running<R, A> {
-    fn status(&self) -> R {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(self.handle.status()).unwrap()
-    }
-
-    fn stop(&mut self) {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(self.handle.stop());
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-    }
-
-    fn until<T>(&self, what: &str, mut probe: impl FnMut(&R) -> Option<T>) -> T {
-        let start = Instant::now();
-        loop {
-            if let Some(found) = probe(&self.status()) {
-                return found;
-            }
-            assert!(start.elapsed() < PATIENCE, "never: {what}");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl<R, A> Drop for Running<R, A> {
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(self.handle.stop());
-        }
-    }
-}
-
-fn channel_device() -> (Device, ChannelHandle) {
-    let (device, handle) = channel::pair(4_096);
-    let (reader, writer, stop) = device.split();
-    let device = Device {
-        reader: Box::new(reader),
-        writer: Box::new(writer),
-        stop,
-    };
-    (device, handle)
-}
-
-fn provider(
-    identity: &Identity,
-    clients: Vec<(String, PublicKey)>,
-    config: ProviderConfig,
-) -> (Running<ProviderReport, PublicKey>, SocketAddr) {
-    let (device, device_handle) = channel_device();
-    let settings = ProviderSettings {
-        identity: identity.clone(),
-        listen: "127.0.0.1:0".parse().unwrap(),
-        core: config,
-        roster: Roster::try_new(clients).unwrap(),
-        pool: AddressPool::try_new("10.85.0.0/24".parse().ok(), "fd71::/64".parse().ok()).unwrap(),
-        transport: TransportSettings::default(),
-        mtu_max: 1_500,
-    };
-    let (tell, told) = std::sync::mpsc::channel();
-    let thread = thread::spawn(move || {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        LocalSet::new().block_on(&runtime, async move {
-            let (mut engine, handle) = ProviderEngine::new(settings, device, 1).unwrap();
-            let told = (handle, engine.messages(), engine.local_addr().unwrap());
-            assert!(tell.send(told).is_ok());
-            engine.run().await.unwrap();
-        });
-    });
-    let (handle, messages, address) = told.recv().unwrap();
-    let running = Running {
-        handle,
-        messages,
-        device: device_handle,
-        thread: Some(thread),
-    };
-    (running, address)
-}
-
-fn client(
-    identity: &Identity,
-    provider: PublicKey,
-    remote: SocketAddr,
-) -> Running<ClientReport, ()> {
-    let (device, device_handle) = channel_device();
-    let settings = ClientSettings {
-        identity: identity.clone(),
-        provider,
-        remote: remote.to_string(),
-        core: ClientConfig {
-            reconnect_base: Duration::from_millis(100),
-            ..ClientConfig::default()
-        },
-        transport: TransportSettings::default(),
-        mtu_max: 1_500,
-        agent: "test".to_owned(),
-    };
-    let (tell, told) = std::sync::mpsc::channel();
-    let thread = thread::spawn(move || {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        LocalSet::new().block_on(&runtime, async move {
-            let (mut engine, handle, _wanted) = ClientEngine::new(settings, device, 2).unwrap();
-            assert!(tell.send((handle, engine.messages())).is_ok());
-            engine.run().await.unwrap();
-        });
-    });
-    let (handle, messages) = told.recv().unwrap();
-    Running {
-        handle,
-        messages,
-        device: device_handle,
-        thread: Some(thread),
-    }
-}
-
-fn named(identity: &Identity) -> Vec<(String, PublicKey)> {
-    vec![("laptop".to_owned(), identity.public_key())]
-}
+use ends::{PATIENCE, Running, client, named, provider};
 
 fn addresses(client: &Running<ClientReport, ()>) -> (IpAddr, IpAddr) {
     client.until("up", |report| {
@@ -279,13 +145,59 @@ fn the_newer_of_two_connections_with_one_key_wins() {
 }
 
 #[test]
-fn a_provider_that_stops_says_goodbye() {
+fn a_provider_that_stops_says_so_carries_on_and_says_goodbye() {
     let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
-    let (mut provider, remote) = provider(&exit, named(&user), ProviderConfig::default());
+    let config = ProviderConfig {
+        drain: Duration::from_secs(1),
+        ..ProviderConfig::default()
+    };
+    let (mut provider, remote) = provider(&exit, named(&user), config);
+    let client = client(&user, exit.public_key(), remote);
+    let (ipv4, _) = addresses(&client);
+    thread::scope(|scope| {
+        let stopping = scope.spawn(|| {
+            let start = Instant::now();
+            provider.stop();
+            (start.elapsed(), provider.device.take_within(PATIENCE))
+        });
+        let told = |report: &ClientReport| {
+            let reason = &report.client.reason;
+            reason.contains("closes within 1s").then_some(())
+        };
+        client.until("told to go", told);
+        assert_eq!(client.status().client.state, "up");
+        let out = udp(ipv4, "192.0.2.1", 100);
+        client.device.inject_copy(&out).unwrap();
+        let (took, carried) = stopping.join().unwrap();
+        assert_eq!(carried, Some(Bytes::from(out)), "carried while it drained");
+        assert!(took >= Duration::from_secs(1), "{took:?}");
+    });
+    let reason = client.until("down", |report| {
+        (report.client.state != "up").then(|| report.client.reason.clone())
+    });
+    assert!(
+        reason.contains("shutting_down") || reason == "dialling",
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_second_word_to_stop_ends_the_drain() {
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let config = ProviderConfig {
+        drain: Duration::from_secs(600),
+        ..ProviderConfig::default()
+    };
+    let (mut provider, remote) = provider(&exit, named(&user), config);
     let client = client(&user, exit.public_key(), remote);
     addresses(&client);
+    provider.tell_to_stop();
+    provider.until("draining", |report| {
+        report.provider.is_draining.then_some(())
+    });
+    let start = Instant::now();
     provider.stop();
-    client.until("down", |report| (report.client.state != "up").then_some(()));
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
 }
 
 #[test]

@@ -64,8 +64,10 @@ impl Provider {
             let _ = give.send(engine.messages());
             let _ = tell.send(Ok(handle));
             let ended = engine.run().await;
-            egress.remove()?;
-            Ok(ended?)
+            // Why it ended says more than what could not be taken away afterwards.
+            let removed = egress.remove();
+            ended?;
+            Ok(removed?)
         })?;
         let control = control::serve(
             &file.control_socket(),
@@ -97,8 +99,9 @@ impl Provider {
         self.running.ended().await;
     }
 
-    /// Says goodbye to all clients, removes the TUN and the rules, and waits for
-    /// the end.
+    /// Tells all clients to go, carries on for the drain time while any is there,
+    /// removes the TUN and the rules, and waits for the end. A second call, while
+    /// the first waits, ends the drain at once.
     ///
     /// # Errors
     /// Why it had ended before.

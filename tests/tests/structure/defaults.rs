@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 14] = [
+const STRUCTS: [(&str, &str, &str); 15] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -47,6 +47,11 @@ const STRUCTS: [(&str, &str, &str); 14] = [
         "What a provider allows",
         "crates/core/src/config.rs",
         "ProviderConfig",
+    ),
+    (
+        "Who may start a handshake",
+        "crates/core/src/config/doorman.rs",
+        "DoormanConfig",
     ),
     (
         "What may be resent into silences",

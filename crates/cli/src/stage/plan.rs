@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use quell_lab::netns::Namespace;
@@ -42,6 +43,8 @@ pub struct Plan {
     pub routes: Vec<String>,
     /// More lines at the end of the client's `[tun]` table.
     pub client_tun: String,
+    /// How long the provider carries on when it is told to stop.
+    pub drain: Duration,
     /// More clients that the provider knows: names and keys.
     pub more_clients: Vec<(String, Identity)>,
 }
@@ -64,6 +67,7 @@ impl Plan {
             masquerade: false,
             routes: Vec::new(),
             client_tun: String::new(),
+            drain: Duration::ZERO,
             more_clients: Vec::new(),
         })
     }
@@ -133,11 +137,12 @@ impl Plan {
         format!(
             "listen = \"{}\"\nprivate_key_file = \"provider.key\"\nrun_dir = \"{run}\"\n\n{clients}\
              [addresses]\n{}{}\n[egress]\nmasquerade = {}\n\n[control]\nsocket = \"{run}/provider.sock\"\n\n\
-             [log]\nlevel = \"debug\"\n",
+             [transport]\ndrain = \"{}ms\"\n\n[log]\nlevel = \"debug\"\n",
             self.listen,
             pool("ipv4_pool", &self.ipv4_pool),
             pool("ipv6_pool", &self.ipv6_pool),
             self.masquerade,
+            self.drain.as_millis(),
             run = self.folder.display(),
         )
     }

@@ -228,6 +228,10 @@ impl Client {
             (Control::Error(error), State::Greeting { .. }) if self.is_resuming() => {
                 self.not_resumed(&error, now)
             }
+            (Control::Goaway(goaway), State::Up { .. }) => {
+                self.on_goaway(&goaway);
+                Ok(())
+            }
             (message, _) => Err(Violation {
                 code: ErrorCode::WrongState,
                 words: format!("{} was not expected here", message.name()),

@@ -15,9 +15,9 @@
 //! provider that heard of the higher one ignores the lower, however late that one's
 //! last bytes arrive.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use quell_wire::control::{Control, ErrorMessage, Resume, Resumed, SessionId};
+use quell_wire::control::{Control, ErrorMessage, Goaway, Resume, Resumed, SessionId};
 use quell_wire::registry::ErrorCode;
 
 use super::client::Client;
@@ -105,6 +105,15 @@ impl Client {
         self.reason = "the session is gone, asking for another".to_owned();
         self.greet(now);
         Ok(())
+    }
+
+    /// The provider will stop. Until it does it carries, so nothing changes but what a
+    /// person is told.
+    pub(super) fn on_goaway(&mut self, goaway: &Goaway) {
+        let why = ErrorCode::from_code(goaway.reason)
+            .map_or("a reason of a later version", ErrorCode::words);
+        let drain = Duration::from_millis(goaway.drain_ms);
+        self.reason = format!("up; the provider closes within {drain:?}: {why}");
     }
 
     /// Nothing made progress for so long that the session is over.

@@ -9,10 +9,13 @@
 //! - One key has at most one session that is up; the newest wins, so that a
 //!   client that lost its connection never waits for its own ghost.
 //! - A host number is held by a session that is up or suspended, and only by one.
+//! - A handshake that the [`doorman`] let begin has a place that is counted and a deadline.
 //! - Sessions with a connection are bounded by `sessions_max`, greeting ones
 //!   included; so are those without one.
 
 pub mod addresses;
+pub mod doorman;
+mod drain;
 mod resume;
 mod roster;
 mod session;
@@ -29,6 +32,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 pub use addresses::AddressPool;
+use doorman::Doorman;
 pub use roster::Roster;
 pub use session::Output;
 use session::{Request, Session};
@@ -50,6 +54,9 @@ pub struct Provider {
     config: ProviderConfig,
     roster: Roster,
     pool: AddressPool,
+    doorman: Doorman,
+    /// When the provider, told to stop, stops carrying.
+    drains_until: Option<Instant>,
     mtu_max: u16,
     signal: Signal,
     rng: SmallRng,
@@ -82,6 +89,8 @@ impl Provider {
         seed: u64,
     ) -> Self {
         Self {
+            doorman: Doorman::new(config.doorman.clone()),
+            drains_until: None,
             config,
             roster,
             pool,
@@ -119,6 +128,11 @@ impl Provider {
         self.pool.gateway()
     }
 
+    /// Who may start a handshake.
+    pub fn doorman(&mut self) -> &mut Doorman {
+        &mut self.doorman
+    }
+
     /// A connection whose peer proved to hold `key`.
     ///
     /// # Errors
@@ -131,6 +145,10 @@ impl Provider {
             ));
         };
         let client = client.to_owned();
+        if self.is_draining() {
+            let code = ErrorCode::ShuttingDown;
+            return Err(self.refuse(code, code.words().to_owned()));
+        }
         let connected = self.sessions.len().saturating_sub(self.suspended.len());
         if connected >= self.config.sessions_max {
             let words = format!(
@@ -203,21 +221,6 @@ impl Provider {
     fn close(&mut self, id: SessionId, violation: Violation) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.close(violation);
-        }
-    }
-
-    /// Ends every session with `code`: the provider stops.
-    pub fn close_all(&mut self, code: ErrorCode) {
-        let ids: Vec<_> = self.sessions.keys().copied().collect();
-        for id in ids {
-            self.close(
-                id,
-                Violation {
-                    code,
-                    words: code.words().to_owned(),
-                },
-            );
-            self.ready.push_back(id);
         }
     }
 
@@ -389,6 +392,8 @@ impl Provider {
             sessions: self.sessions.values().map(Session::status).collect(),
             sessions_total: self.sessions_total,
             resumes: self.resumes,
+            handshakes: self.doorman.counters(),
+            is_draining: self.is_draining(),
             refused: self.refused.clone(),
             tun_packets: self.tun_packets,
             tun_drops: self.tun_drops,

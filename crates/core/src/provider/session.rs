@@ -15,12 +15,13 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quell_packet::IpPacket;
 use quell_wire::control::{
-    Control, ControlDecoder, ErrorMessage, Hello, Resume, Resumed, SessionId as WireId, Welcome,
+    Control, ControlDecoder, ErrorMessage, Goaway, Hello, Resume, Resumed, SessionId as WireId,
+    Welcome,
 };
 use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
@@ -238,6 +239,14 @@ impl Session {
             Ok(bytes) => self.out.push_back(Output::Control(bytes)),
             Err(violation) => self.close(violation),
         }
+    }
+
+    /// Tells the client that its session is carried for `drain` and no longer.
+    pub(super) fn go_away(&mut self, reason: ErrorCode, drain: Duration) {
+        self.say(&Control::Goaway(Goaway {
+            reason: reason.code(),
+            drain_ms: u64::try_from(drain.as_millis()).unwrap_or(u64::MAX),
+        }));
     }
 
     // --- RESUME ----------------------------------------------------------

@@ -8,6 +8,7 @@ mod admission;
 mod budget;
 mod common;
 mod dialing;
+mod drain;
 mod greeting;
 mod hostile;
 mod lanes;

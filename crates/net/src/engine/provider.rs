@@ -8,17 +8,24 @@
 //!
 //! All tasks share one thread, so the shared state is borrowed, never locked, and
 //! never across an await.
+//!
+//! Who may start a handshake is the core's doorman's answer; the task of a handshake
+//! holds its place until it stands, fails, or comes to the deadline it was given.
+//! Told to stop, the engine accepts nobody and goes on for the drain time; told again,
+//! it ends at once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use quell_core::config::ProviderConfig;
 use quell_core::multi::Loss;
 use quell_core::path::Violation;
+use quell_core::provider::doorman::{Answer, Ended};
 use quell_core::provider::{AddressPool, Output, Provider, Roster, SessionId};
 use quell_core::send::Backpressure;
 use quell_core::status::ProviderStatus;
@@ -40,8 +47,9 @@ use crate::socket::{SocketWatch, UdpReport};
 use crate::transport::TransportSettings;
 use crate::{endpoint, tls, words};
 
-/// Handshakes under way at once; more are refused. A handshake holds some 10 KiB.
-const HANDSHAKES_MAX: usize = 1_024;
+/// First packets that are judged in a turn of the engine. 64 take some 0.5 ms; a flood of
+/// them must neither keep the engine from its sessions nor wait until QUIC forgets them.
+const INITIALS_MAX: usize = 64;
 /// How long the ends of all connections may take to leave the machine.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
@@ -70,8 +78,6 @@ pub struct ProviderReport {
     /// The core.
     #[serde(flatten)]
     pub provider: ProviderStatus,
-    /// Handshakes refused because too many were under way.
-    pub handshakes_refused: u64,
     /// UDP, over all connections.
     pub udp: UdpReport,
     /// The TUN's side.
@@ -82,17 +88,10 @@ struct Shared {
     core: RefCell<Provider>,
     outlet: RefCell<Outlet>,
     wakers: RefCell<HashMap<SessionId, Rc<Notify>>>,
-    handshakes: RefCell<Handshakes>,
     watch: SocketWatch,
     inbox: RefCell<mpsc::Sender<(PublicKey, Bytes)>>,
     /// A connection ended: there may be a session without one, with a time of its own.
     ended: Notify,
-}
-
-#[derive(Default)]
-struct Handshakes {
-    under_way: usize,
-    refused: u64,
 }
 
 /// The provider's engine. Runs on a current-thread runtime within a `LocalSet`.
@@ -137,7 +136,6 @@ impl ProviderEngine {
             core: RefCell::new(core),
             outlet: RefCell::new(outlet),
             wakers: RefCell::default(),
-            handshakes: RefCell::default(),
             watch,
             inbox: RefCell::new(mailbox.sender()),
             ended: Notify::new(),
@@ -173,18 +171,22 @@ impl ProviderEngine {
         self.endpoint.local_addr().map_err(unknown)
     }
 
-    /// Runs until it is told to stop, or until the TUN is gone.
+    /// Runs until it is told to stop and has drained, or until the TUN is gone.
     ///
     /// # Errors
     /// The TUN failed for good.
     pub async fn run(mut self) -> Result<(), NetError> {
-        loop {
-            let suspended = self.shared.core.borrow().poll_suspended();
+        while !self.shared.core.borrow().is_drained(now()) {
+            let (suspended, drain) = {
+                let core = self.shared.core.borrow();
+                (core.poll_suspended(), core.poll_drain())
+            };
             tokio::select! {
                 () = sleep_until(suspended.map(|(at, _)| at)) => self.shared.handle_suspended(),
+                () = sleep_until(drain.map(|(at, _)| at)) => {}
                 () = self.shared.ended.notified() => {}
                 incoming = self.endpoint.accept() => match incoming {
-                    Some(incoming) => self.shared.accept(incoming),
+                    Some(incoming) => self.shared.accept_all(incoming, &self.endpoint),
                     None => break,
                 },
                 batch = self.inlet.receive() => match batch {
@@ -196,6 +198,9 @@ impl ProviderEngine {
                     Some(Request::Status(answer)) => {
                         // Whoever asked may have gone.
                         let _ = answer.send(self.report());
+                    }
+                    Some(Request::Stop) if !self.shared.core.borrow().is_draining() => {
+                        self.shared.drain();
                     }
                     Some(Request::Stop) | None => break,
                 },
@@ -209,7 +214,6 @@ impl ProviderEngine {
         let frames = provider.books().frame_bytes;
         ProviderReport {
             provider,
-            handshakes_refused: self.shared.handshakes.borrow().refused,
             udp: UdpReport::of(self.shared.watch.counters(), frames),
             device: self.pump.counters(),
         }
@@ -232,25 +236,52 @@ impl ProviderEngine {
 }
 
 impl Shared {
-    fn accept(self: &Rc<Self>, incoming: Incoming) {
-        let mut handshakes = self.handshakes.borrow_mut();
-        if handshakes.under_way >= HANDSHAKES_MAX {
-            handshakes.refused += 1;
-            incoming.refuse();
-            return;
+    /// Has `first` judged, and what came with it.
+    fn accept_all(self: &Rc<Self>, first: Incoming, endpoint: &Endpoint) {
+        self.accept(first);
+        for _ in 1..INITIALS_MAX {
+            match endpoint.accept().now_or_never() {
+                Some(Some(incoming)) => self.accept(incoming),
+                Some(None) | None => return,
+            }
         }
-        handshakes.under_way += 1;
-        let shared = Rc::clone(self);
-        tokio::task::spawn_local(async move { shared.handshake(incoming).await });
     }
 
-    async fn handshake(self: Rc<Self>, incoming: Incoming) {
-        let connection = async { incoming.accept()?.await }.await;
-        self.handshakes.borrow_mut().under_way -= 1;
-        let connection = match connection {
-            Ok(connection) => connection,
-            Err(error) => {
+    fn accept(self: &Rc<Self>, incoming: Incoming) {
+        let (source, is_proven) = (
+            incoming.remote_address(),
+            incoming.remote_address_validated(),
+        );
+        let mut core = self.core.borrow_mut();
+        match core.doorman().on_initial(source, is_proven, now()) {
+            Answer::Accept { deadline } => {
+                let shared = Rc::clone(self);
+                tokio::task::spawn_local(async move { shared.handshake(incoming, deadline).await });
+            }
+            // Cannot fail: only who proved nothing is asked, and may be (RFC 9000 §17.2.5.1).
+            Answer::Retry => drop(incoming.retry()),
+            Answer::Refuse(_) => incoming.refuse(),
+            Answer::Ignore => incoming.ignore(),
+        }
+    }
+
+    async fn handshake(self: Rc<Self>, incoming: Incoming, deadline: Instant) {
+        let connecting = async { incoming.accept()?.await };
+        let outcome = tokio::time::timeout_at(deadline.into(), connecting).await;
+        let how = match &outcome {
+            Ok(Ok(_)) => Ended::Completed,
+            Ok(Err(_)) => Ended::Failed,
+            Err(_) => Ended::TimedOut,
+        };
+        self.core.borrow_mut().doorman().on_ended(how);
+        let connection = match outcome {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => {
                 debug!("handshake failed: {}", words::of_connection_error(&error));
+                return;
+            }
+            Err(_) => {
+                debug!("handshake given up: it took too long");
                 return;
             }
         };
@@ -302,6 +333,18 @@ impl Shared {
         };
         // Whoever sent it may have gone.
         let _ = outgoing.taken.send(taken);
+    }
+
+    /// Begins to stop: tells the clients, and carries on for a while.
+    fn drain(&self) {
+        let mut core = self.core.borrow_mut();
+        core.drain(now());
+        if let Some((until, _)) = core.poll_drain() {
+            let left = until.saturating_duration_since(now());
+            info!("told to stop: carrying on for {left:?} at most");
+        }
+        drop(core);
+        self.wake_ready();
     }
 
     fn wake_ready(&self) {

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::config::{self, ConfigError, PathConfig, ProviderConfig};
+use quell_core::config::{self, ConfigError, DoormanConfig, PathConfig, ProviderConfig};
 use quell_core::provider::AddressPool;
 use quell_net::transport::TransportSettings;
 use quell_packet::addr::Prefix;
@@ -158,12 +158,33 @@ pub struct Limits {
     /// See [`ProviderConfig::sessions_max`].
     #[serde(deserialize_with = "text::number")]
     pub sessions_max: usize,
+    /// See [`DoormanConfig::handshakes_max`].
+    #[serde(deserialize_with = "text::number")]
+    pub handshakes_max: usize,
+    /// See [`DoormanConfig::handshakes_free`].
+    #[serde(deserialize_with = "text::number")]
+    pub handshakes_free: usize,
+    /// See [`DoormanConfig::source_handshakes_per_s`].
+    #[serde(deserialize_with = "text::number")]
+    pub source_handshakes_per_s: u32,
+    /// See [`DoormanConfig::source_handshake_burst`].
+    #[serde(deserialize_with = "text::number")]
+    pub source_handshake_burst: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
+        let ProviderConfig {
+            sessions_max,
+            doorman,
+            ..
+        } = ProviderConfig::default();
         Self {
-            sessions_max: ProviderConfig::default().sessions_max,
+            sessions_max,
+            handshakes_max: doorman.handshakes_max,
+            handshakes_free: doorman.handshakes_free,
+            source_handshakes_per_s: doorman.source_handshakes_per_s,
+            source_handshake_burst: doorman.source_handshake_burst,
         }
     }
 }
@@ -181,6 +202,12 @@ pub struct ProviderTransport {
     /// See [`ProviderConfig::hello_timeout`].
     #[serde(deserialize_with = "text::one")]
     pub hello_timeout: Duration,
+    /// See [`DoormanConfig::handshake_timeout`].
+    #[serde(deserialize_with = "text::one")]
+    pub handshake_timeout: Duration,
+    /// See [`ProviderConfig::drain`].
+    #[serde(deserialize_with = "text::one")]
+    pub drain: Duration,
     /// See [`TransportSettings::idle_timeout`].
     #[serde(deserialize_with = "text::one")]
     pub idle_timeout: Duration,
@@ -201,12 +228,16 @@ impl Default for ProviderTransport {
             path,
             sessions_max: _,
             hello_timeout,
+            doorman,
+            drain,
         } = ProviderConfig::default();
         let quic = TransportSettings::default();
         Self {
             dgram_age_max: path.dgram_age_max,
             dgram_queue_bytes_max: path.dgram_queue_bytes_max,
             hello_timeout,
+            handshake_timeout: doorman.handshake_timeout,
+            drain,
             idle_timeout: quic.idle_timeout,
             socket_buffer_bytes: quic.socket_buffer_bytes,
             mtu_initial: quic.mtu_initial,
@@ -254,6 +285,15 @@ impl ProviderFile {
             },
             sessions_max: self.limits.sessions_max,
             hello_timeout: self.transport.hello_timeout,
+            doorman: DoormanConfig {
+                handshakes_free: self.limits.handshakes_free,
+                handshakes_max: self.limits.handshakes_max,
+                handshake_timeout: self.transport.handshake_timeout,
+                source_handshakes_per_s: self.limits.source_handshakes_per_s,
+                source_handshake_burst: self.limits.source_handshake_burst,
+                ..DoormanConfig::default()
+            },
+            drain: self.transport.drain,
         }
     }
 
