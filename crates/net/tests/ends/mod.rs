@@ -26,7 +26,7 @@ pub(crate) struct Running<R, A> {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl<R: Send + 'static, A> Running<R, A> {
+impl<R, A> Running<R, A> {
     pub(crate) fn status(&self) -> R {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(self.handle.status()).unwrap()
