@@ -45,9 +45,8 @@ impl Forger {
             ClientConnection::new(Arc::new(config), Version::V1, name, parameters).unwrap();
         let mut hello = Vec::new();
         assert!(client.write_hs(&mut hello).is_none());
-        let SupportedCipherSuite::Tls13(suite) = cipher_suite::TLS13_AES_128_GCM_SHA256 else {
-            unreachable!("the suite of all first packets is one of TLS 1.3");
-        };
+        // RFC 9001 §5.2: the suite of all first packets.
+        let SupportedCipherSuite::Tls13(suite) = cipher_suite::TLS13_AES_128_GCM_SHA256;
         Self {
             hello,
             suite: suite.quic_suite().unwrap(),
