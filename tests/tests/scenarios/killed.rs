@@ -19,6 +19,8 @@ trials![
     a_killed_clients_session_ends_by_itself,
     nothing_is_left_after_a_good_end,
     the_client_survives_a_provider_that_stops,
+    a_provider_whose_interface_vanishes_ends_and_says_why,
+    a_provider_without_file_descriptors_serves_on,
 ];
 
 const TUN: &str = "quell-exit";
@@ -173,5 +175,53 @@ fn the_client_survives_a_provider_that_stops() -> Outcome {
     within(Duration::from_secs(20), "the client is back", || {
         world.net.client.run(back).ok()?.ok()
     })?;
+    world.finish()
+}
+
+fn a_provider_whose_interface_vanishes_ends_and_says_why() -> Outcome {
+    let mut world = World::new(1_500)?;
+    world.net.provider.iface(TUN)?.delete()?;
+    let exit = world.provider.child().wait(Duration::from_secs(10))?;
+    let log = world.provider.log();
+    println!("{exit}: {}", log.lines().last().unwrap_or_default());
+    assert_eq!(exit.code(), Some(1), "{log}");
+    let last = log.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: ") && last.contains("TUN"), "{log}");
+    // Nothing of it is left behind, and the client knows that it is over.
+    assert_eq!(ruleset(&world.net.provider)?, "");
+    assert_eq!(forwarding(&world.net.provider)?, "0");
+    world
+        .client
+        .until("down", |status| status["state"] != "up")?;
+    world.client.stop()?;
+    Ok(())
+}
+
+fn a_provider_without_file_descriptors_serves_on() -> Outcome {
+    let mut world = World::new(1_500)?;
+    let pid = world.provider.child().id();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+    let limit = |files: usize| -> Outcome {
+        let files = format!("--nofile={files}:4096");
+        let pid = format!("--pid={pid}");
+        let done = Command::new("prlimit").args([pid, files]).output()?;
+        assert!(done.status.success(), "{done:?}");
+        Ok(())
+    };
+    limit(open)?;
+    assert!(
+        world.provider.status().is_err(),
+        "EMFILE: nobody is accepted"
+    );
+    // A client needs none: it lives on, and another connection of its is taken.
+    assert!(pings(&world));
+    world.client.kill()?;
+    world.client = world.plan.up(&world.net.client)?;
+    world.client.until_up()?;
+    assert!(pings(&world));
+    limit(1_024)?;
+    let answers = || world.provider.status().ok();
+    within(Duration::from_secs(5), "questions are answered", answers)?;
+    assert!(world.provider.log().contains("accept failed"));
     world.finish()
 }

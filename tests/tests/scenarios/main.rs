@@ -24,6 +24,7 @@ mod killed;
 mod links;
 mod mtu;
 mod refused;
+mod stopped;
 
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         links::trials(),
         mtu::trials(),
         refused::trials(),
+        stopped::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

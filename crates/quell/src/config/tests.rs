@@ -7,7 +7,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
+use quell_core::config::DoormanConfig;
 use quell_net::identity::Identity;
 use quell_wire::key::{PublicKey, SecretKey};
 
@@ -208,6 +210,22 @@ mtu_upper = 1453
     assert_eq!(file.core().path.dgram_age_max.as_millis(), 102);
     assert_eq!(file.core().path.dgram_queue_bytes_max, 65_536);
     assert_eq!(file.transport.quic().idle_timeout.as_secs(), 80);
+
+    let limits = "[limits]\nhandshakes_free = 5\nhandshakes_max = 6\nsource_handshakes_per_s = 7\nsource_handshake_burst = 8\n";
+    let some = "handshake_timeout = \"12s\"\ndrain = \"0s\"\n";
+    let text = provider()
+        .replace("[limits]\n", limits)
+        .replace("hello_timeout = \"10s\"\n", some);
+    let core = as_provider(folder.load(text).unwrap()).core();
+    let doorman = DoormanConfig {
+        handshakes_free: 5,
+        handshakes_max: 6,
+        handshake_timeout: Duration::from_secs(12),
+        source_handshakes_per_s: 7,
+        source_handshake_burst: 8,
+        ..DoormanConfig::default()
+    };
+    assert_eq!((core.doorman, core.drain), (doorman, Duration::ZERO));
 }
 
 /// One edit of a good file, and what the message must hold.

@@ -180,6 +180,11 @@ impl Bounds for u16 {
     const HIGH: Self = u16::MAX;
 }
 
+impl Bounds for u32 {
+    const LOW: Self = u32::MIN;
+    const HIGH: Self = u32::MAX;
+}
+
 impl Bounds for usize {
     const LOW: Self = usize::MIN;
     const HIGH: Self = usize::MAX;
