@@ -137,9 +137,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>) 
     };
     if !is_broken_pipe(&error) {
         // Nothing is left to be told where even this cannot be written.
-        let _ = writeln!(streams.err, "error: {error:#}");
+        let _ = writeln!(streams.err, "error: {}", words(&error));
     }
     exit
+}
+
+/// An error and its causes on a line. Many errors hold their cause's text already.
+fn words(error: &anyhow::Error) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }
 
 /// Prints help and version as results, mistakes as errors.
