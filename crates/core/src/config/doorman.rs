@@ -1,7 +1,7 @@
 //! Constants of the doorman: who may start a handshake with a provider.
 //!
 //! A handshake costs about a millisecond of a core (an Ed25519 signature, an
-//! X25519MLKEM768 exchange) and some 20 KiB while it lasts; a Retry costs some
+//! X25519MLKEM768 exchange) and 24 KiB while it lasts; a Retry costs some
 //! microseconds and nothing afterwards. The constants say from when on the one is
 //! traded for the other, and how much one proven source may ask for.
 
@@ -22,7 +22,7 @@ pub struct DoormanConfig {
     pub handshakes_free: usize,
     /// Most handshakes under way, proven sources included; more are refused.
     ///
-    /// 1,024: 20 MiB, and what a core signs in the second that a client waits
+    /// 1,024: 24 MiB, and what a core signs in the second that a client waits
     /// before it asks again. Range 1 to 65,536.
     pub handshakes_max: usize,
     /// Longest time of a handshake, from its first packet to its end.
