@@ -150,6 +150,8 @@ pub struct ClientConfig {
     ///
     /// 60 s. Range `reconnect_base` to 10 min.
     pub reconnect_max: Duration,
+    /// What may be sent while nothing makes progress.
+    pub quiet: QuietConfig,
 }
 
 impl Default for ClientConfig {
@@ -159,6 +161,7 @@ impl Default for ClientConfig {
             dial_timeout: Duration::from_secs(15),
             reconnect_base: Duration::from_secs(5),
             reconnect_max: Duration::from_secs(60),
+            quiet: QuietConfig::default(),
         }
     }
 }
@@ -170,6 +173,7 @@ impl ClientConfig {
     /// The first setting outside its range, named as in a configuration file.
     pub fn try_new(self) -> Result<Self, ConfigError> {
         let path = self.path.try_new()?;
+        let quiet = self.quiet.try_new()?;
         duration(
             "transport.dial_timeout",
             self.dial_timeout,
@@ -185,7 +189,11 @@ impl ClientConfig {
             self.reconnect_max,
             self.reconnect_base..=Duration::from_secs(600),
         )?;
-        Ok(Self { path, ..self })
+        Ok(Self {
+            path,
+            quiet,
+            ..self
+        })
     }
 }
 

@@ -63,6 +63,8 @@ struct Node {
     /// The connection of the current dial.
     connection: Option<u64>,
     seen: Seen,
+    /// UDP payload of its dials.
+    dial_bytes: u64,
 }
 
 /// A modelled QUIC connection and which ends still have it.
@@ -182,6 +184,7 @@ impl World {
             key: PublicKey([key_tag; 32]),
             connection: None,
             seen: Seen::default(),
+            dial_bytes: 0,
         });
         self.touched.insert(End::Client(client));
         self.settle();

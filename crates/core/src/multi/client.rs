@@ -21,7 +21,9 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::dial::{Dial, State};
 use super::guard::Guard;
 use super::output::{Loss, Notice, Output};
+use super::quiet::Quiet;
 use super::session::Held;
+use crate::budget::ProcessBudget;
 use crate::config::ClientConfig;
 use crate::drops::{DropReason, Drops};
 use crate::greeting::{self, encode};
@@ -40,6 +42,8 @@ pub struct Client {
     pub(super) dial: Dial,
     guard: Guard,
     signal: Signal,
+    budget: ProcessBudget,
+    pub(super) quiet: Quiet,
     decoder: ControlDecoder,
     pub(super) path: Option<Path>,
     /// What names the session of the path.
@@ -72,12 +76,14 @@ impl Client {
     ) -> Self {
         let mut client = Self {
             dial: Dial::new(&config, now),
+            quiet: Quiet::new(config.quiet.clone(), now),
             config,
             agent: greeting::bounded(agent.into()),
             mtu_max,
             rng: SmallRng::seed_from_u64(seed),
             guard: Guard::default(),
             signal: Signal::default(),
+            budget: ProcessBudget::default(),
             decoder: ControlDecoder::new(),
             path: None,
             held: None,
@@ -106,6 +112,20 @@ impl Client {
     pub fn with_signal(mut self, signal: Signal) -> Self {
         self.signal = signal;
         self
+    }
+
+    /// Lets what sessions to come spend on guesses count together with the other
+    /// clients of this process.
+    #[must_use]
+    pub fn with_budget(mut self, budget: ProcessBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// UDP payload that left this process since the start, dials and QUIC's own
+    /// included.
+    pub fn on_wire(&mut self, bytes_out: u64, now: Instant) {
+        self.quiet.on_wire(bytes_out, now);
     }
 
     /// Where the tunnel's own datagrams go: packets to these addresses are dropped.
@@ -171,6 +191,7 @@ impl Client {
     /// The dial or its connection is over; the session only where it ended.
     pub(super) fn redial(&mut self, words: String, now: Instant) {
         let was_up = matches!(self.dial.state(), State::Up { .. });
+        self.quiet.on_dial_ended();
         self.carrier = None;
         let next_dial_in = self.dial.on_ended(&mut self.rng, now);
         self.reason.clone_from(&words);
@@ -275,6 +296,8 @@ impl Client {
     pub(super) fn on_up(&mut self, now: Instant) {
         let failures_before = self.dial.failures();
         self.dial.on_welcome(now);
+        self.quiet.on_dial_ended();
+        self.quiet.on_progress(now);
         self.reason = "up".to_owned();
         self.out
             .push_back(Output::Notice(Notice::Up { failures_before }));
@@ -288,6 +311,7 @@ impl Client {
             role: Role::Client,
             mtu_max,
             signal: self.signal.clone(),
+            budget: self.budget.clone(),
             seed: self.rng.random(),
         };
         let mut path = Path::new(terms, now);
@@ -372,6 +396,7 @@ impl Client {
             return;
         };
         let result = path.handle_datagram(datagram, now);
+        self.quiet.look(path.progress(), now);
         self.drain_received();
         if let Err(violation) = result {
             self.close(violation, now);
@@ -498,7 +523,7 @@ impl Client {
                 now,
             );
         }
-        if self.dial.start_if_due(now) {
+        if self.may_dial(now) {
             self.reason = "dialling".to_owned();
             let attempt = self.dial.attempt();
             self.out.push_back(Output::Dial { attempt });
@@ -537,6 +562,7 @@ impl Client {
             delivered: self.delivered,
             early_datagrams: self.early_datagrams,
             ended: self.ended,
+            quiet: self.quiet.status(now),
             max_sends_of_one_pack: 0,
             unaccounted: 0,
         };

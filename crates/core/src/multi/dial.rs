@@ -81,6 +81,18 @@ impl Dial {
         true
     }
 
+    /// A dial that is due has to wait for something else until then.
+    pub(super) fn postpone(&mut self, until: Instant) {
+        if let State::Waiting { .. } = self.state {
+            self.state = State::Waiting { until };
+        }
+    }
+
+    /// Whether a dial is due.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        matches!(self.state, State::Waiting { until } if now >= until)
+    }
+
     /// The connection stands; the deadline stays that of the whole dial. Whether
     /// that is news.
     pub(super) fn on_connected(&mut self) -> bool {

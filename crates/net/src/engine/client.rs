@@ -298,6 +298,7 @@ impl ClientEngine {
 
     fn drain(&mut self) {
         let now = now();
+        self.core.on_wire(self.watch.bytes_out(), now);
         self.carry_messages(now);
         if let Connection::Up(connected) = &self.connection {
             match connected.link.facts() {
