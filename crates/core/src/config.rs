@@ -11,9 +11,13 @@
 
 pub mod receive;
 
+mod backend_health;
 mod carriage;
+mod dial_gate;
 mod lanes;
 mod path_health;
+mod probe_latch;
+mod uplink_doubt;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -21,9 +25,13 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub use backend_health::BackendHealthConfig;
 pub use carriage::{LanesConfig, TcpLane};
+pub use dial_gate::DialGateConfig;
 pub use lanes::LaneConfig;
 pub use path_health::PathHealthConfig;
+pub use probe_latch::ProbeLatchConfig;
+pub use uplink_doubt::UplinkDoubtConfig;
 
 /// A setting that cannot be used: which, what was given, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
