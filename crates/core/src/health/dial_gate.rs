@@ -103,6 +103,21 @@ struct Probe {
     marks: Arc<Marks>,
 }
 
+/// A probe whose lease ran out, until its owner is told.
+#[derive(Debug)]
+struct Expired {
+    number: u64,
+    since: Instant,
+    marks: Arc<Marks>,
+}
+
+impl Expired {
+    /// A dial that was dropped meanwhile needs no abort.
+    fn is_under_way(&self) -> bool {
+        !self.marks.is(Mark::Dropped)
+    }
+}
+
 /// The gate before one server.
 #[derive(Debug)]
 pub struct DialGate {
@@ -119,8 +134,7 @@ pub struct DialGate {
     not_before: Option<Instant>,
     /// When the last dial succeeded, until its connection ended or proved stable.
     standing: Option<Instant>,
-    /// A probe whose lease ran out then, until its owner is told.
-    expired: Option<(u64, Instant)>,
+    expired: Option<Expired>,
     rng: SmallRng,
 }
 
@@ -236,8 +250,8 @@ impl DialGate {
     /// When the probe's lease ends, while there is one, and what that is called. Due at
     /// once while a dial waits to be told that it is to be aborted.
     pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
-        if let Some((_, since)) = self.expired {
-            return Some((since, "dial abort"));
+        if let Some(expired) = self.expired.as_ref().filter(|e| e.is_under_way()) {
+            return Some((expired.since, "dial abort"));
         }
         match &self.state {
             State::Probing(probe) => Some((probe.lease, "dial lease")),
@@ -249,7 +263,8 @@ impl DialGate {
     /// aborted because its lease ran out: once for each.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<u64> {
         self.settle(now);
-        self.expired.take().map(|(number, _)| number)
+        let expired = self.expired.take().filter(Expired::is_under_way);
+        expired.map(|expired| expired.number)
     }
 
     /// Failed dials in a row as far as they are remembered; saturates.
@@ -266,10 +281,6 @@ impl DialGate {
     /// Backoff begins a generation and gives no permit in it.
     fn counts(&mut self, permit: &DialPermit, now: Instant) -> bool {
         self.settle(now);
-        // A dial that has ended needs no abort.
-        self.expired = self
-            .expired
-            .filter(|(number, _)| *number != permit.number());
         !self.is_off() && permit.number() == self.generation
     }
 
@@ -291,7 +302,11 @@ impl DialGate {
             self.move_to(State::Backoff { until });
         } else if now >= probe.lease {
             probe.marks.set(Mark::Expired);
-            self.expired = Some((probe.generation, now));
+            self.expired = Some(Expired {
+                number: probe.generation,
+                since: now,
+                marks: Arc::clone(&probe.marks),
+            });
             self.failures = self.failures.saturating_add(1);
             self.block(now);
         }

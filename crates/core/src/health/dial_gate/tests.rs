@@ -229,6 +229,7 @@ fn clone(gate: &DialGate) -> DialGate {
         state: State::Ready,
         backoff: gate.backoff.clone(),
         rng: gate.rng.clone(),
+        expired: None,
         ..*gate
     }
 }
@@ -366,6 +367,7 @@ fn a_dial_that_was_told_after_its_lease_needs_no_abort() {
     let began = block(&mut gate, t0);
     let permit = gate.try_acquire(began).unwrap();
     gate.failed(permit, began + 20 * S);
+    assert_eq!(gate.poll_timeout(), None);
     assert_eq!(gate.handle_timeout(began + 20 * S), None);
 }
 

@@ -69,22 +69,16 @@ impl Model {
     }
 
     fn block(&mut self) {
+        self.open();
         self.blocked = true;
         self.step += 1;
-        self.open_or_block();
+        self.stood = None;
     }
 
     fn open(&mut self) {
         self.blocked = false;
-        self.open_or_block();
-    }
-
-    fn open_or_block(&mut self) {
         self.counting.clear();
         self.probe = None;
-        if self.blocked {
-            self.stood = None;
-        }
     }
 
     fn succeeded(&mut self, id: u64, now: Instant) {
@@ -138,8 +132,6 @@ struct Run {
     next_id: u64,
     t0: Instant,
     ms: i64,
-    /// When the present block began.
-    blocked_at: Option<Instant>,
 }
 
 impl Run {
@@ -227,7 +219,7 @@ impl Run {
         Ok(())
     }
 
-    fn check(&mut self, before: u64) -> Result<(), TestCaseError> {
+    fn check(&self, before: u64, step: u32) -> Result<(), TestCaseError> {
         let (gate, model) = (&self.gate, &self.model);
         let state = match gate.state {
             State::Ready => GateState::Ready,
@@ -242,12 +234,14 @@ impl Run {
         prop_assert_eq!(state, expected);
         prop_assert_eq!(gate.failures(), model.failures);
         prop_assert_eq!(gate.backoff.failures(), model.step);
-        let fresh = gate.generation != before;
-        if let (State::Backoff { until }, true) = (&gate.state, fresh && model.step > 0) {
-            let at = self.now();
-            self.blocked_at = Some(at);
-            let cap = 60 * S;
-            prop_assert!(until.saturating_duration_since(at) <= cap);
+        // A wait is that of its step, and is never longer than the cap.
+        if let State::Backoff { until } = &gate.state
+            && gate.generation != before
+            && model.step > step
+        {
+            let wait = until.saturating_duration_since(self.now());
+            let interval = S.saturating_mul(1 << step.min(10)).min(60 * S);
+            prop_assert!(wait >= interval / 2 && wait <= (interval * 3 / 2).min(60 * S));
         }
         Ok(())
     }
@@ -264,11 +258,10 @@ proptest! {
             next_id: 0,
             t0: Instant::now(),
             ms: 0,
-            blocked_at: None,
         };
         let mut probed = std::collections::BTreeSet::new();
         for op in ops {
-            let before = run.gate.generation;
+            let (before, step) = (run.gate.generation, run.model.step);
             let under_way = run.open.len();
             run.apply(&op)?;
             if run.open.len() > under_way
@@ -277,7 +270,7 @@ proptest! {
             {
                 prop_assert!(probed.insert(permit.number()), "two probes in one generation");
             }
-            run.check(before)?;
+            run.check(before, step)?;
         }
     }
 }
