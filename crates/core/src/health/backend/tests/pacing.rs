@@ -12,17 +12,17 @@ fn wait(health: &BackendHealth, work: Work, now: Instant) -> Wait {
 }
 
 fn go(health: &BackendHealth, work: Work, now: Instant) -> Attempt {
-    match health.admit(work, now) {
-        Admission::Go(attempt) => attempt,
-        other => panic!("{other:?}"),
-    }
+    let Admission::Go(attempt) = health.admit(work, now) else {
+        panic!("not admitted at once");
+    };
+    attempt
 }
 
 fn probe(health: &BackendHealth, work: Work, now: Instant) -> Attempt {
-    match health.admit(work, now) {
-        Admission::Probe(attempt) => attempt,
-        other => panic!("{other:?}"),
-    }
+    let Admission::Probe(attempt) = health.admit(work, now) else {
+        panic!("not admitted as a probe");
+    };
+    attempt
 }
 
 #[test]
