@@ -1,7 +1,7 @@
 //! A database client's dial gate: nothing of quell but the gate, in simulated time.
 //!
-//! A pool of eight workers needs a connection to a database that goes away at 2 s and
-//! comes back at 30 s. Each worker asks ten times a second. Without a gate that is eighty
+//! A pool of eight workers needs a connection to a database that goes away at 10 s and
+//! comes back at 40 s. Each worker asks ten times a second. Without a gate that is eighty
 //! dials a second for half a minute, and a herd when the database is back. With it there
 //! are a few single dials, each further from the last.
 //!
@@ -72,9 +72,9 @@ fn main() -> io::Result<()> {
         dials: 0,
         asked: 0,
     };
-    for tick in 0..600 {
+    for tick in 0..800 {
         let now = start + TICK * tick;
-        let is_up = !(20..300).contains(&tick);
+        let is_up = !(100..400).contains(&tick);
         if !is_up {
             pool.connection_lost(now);
         }
