@@ -11,11 +11,15 @@
 
 pub mod receive;
 
+mod backend_health;
 mod budget;
 mod carriage;
+mod dial_gate;
 mod flap;
 mod lanes;
 mod path_health;
+mod probe_latch;
+mod uplink_doubt;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -23,11 +27,15 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub use backend_health::BackendHealthConfig;
 pub use budget::{DialBudgetConfig, QuietConfig, RaceConfig, SilenceConfig};
 pub use carriage::{LanesConfig, TcpLane};
+pub use dial_gate::DialGateConfig;
 pub use flap::{FlapConfig, UptimeConfig};
 pub use lanes::LaneConfig;
 pub use path_health::PathHealthConfig;
+pub use probe_latch::ProbeLatchConfig;
+pub use uplink_doubt::UplinkDoubtConfig;
 
 /// A setting that cannot be used: which, what was given, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
