@@ -160,7 +160,13 @@ pub struct ClientConfig {
     pub reconnect_max: Duration,
     /// What may be sent while nothing makes progress.
     pub quiet: QuietConfig,
+    /// When dials of the provider are held back. Its `dial_timeout` and `lease` follow
+    /// the one above.
+    pub dial_gate: DialGateConfig,
 }
+
+/// How much longer than a dial its lease is: 5 s, as in [`DialGateConfig::lease`].
+const DIAL_LEASE_MARGIN: Duration = Duration::from_secs(5);
 
 impl Default for ClientConfig {
     fn default() -> Self {
@@ -170,6 +176,7 @@ impl Default for ClientConfig {
             reconnect_base: Duration::from_secs(5),
             reconnect_max: Duration::from_secs(60),
             quiet: QuietConfig::default(),
+            dial_gate: DialGateConfig::default(),
         }
     }
 }
@@ -180,6 +187,7 @@ impl ClientConfig {
     /// # Errors
     /// The first setting outside its range, named as in a configuration file.
     pub fn try_new(self) -> Result<Self, ConfigError> {
+        let gate = self.gate();
         let path = self.path.try_new()?;
         let quiet = self.quiet.try_new()?;
         duration(
@@ -197,11 +205,21 @@ impl ClientConfig {
             self.reconnect_max,
             self.reconnect_base..=Duration::from_secs(600),
         )?;
+        gate.try_new()?;
         Ok(Self {
             path,
             quiet,
             ..self
         })
+    }
+
+    /// The gate's settings, which hold a dial's time and a margin for its end to be told.
+    pub(crate) fn gate(&self) -> DialGateConfig {
+        DialGateConfig {
+            dial_timeout: self.dial_timeout,
+            lease: self.dial_timeout + DIAL_LEASE_MARGIN,
+            ..self.dial_gate.clone()
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::budget::QuietStatus;
 use crate::drops::Drops;
+use crate::health::dial_gate::DialGateStatus;
 use crate::path::{Counters, FrameBytes, LaneBooks, Path, PathBooks};
 
 /// One path.
@@ -112,6 +113,8 @@ pub struct ClientStatus {
     pub ended: PathBooks,
     /// The ceiling over all that is sent while nothing makes progress.
     pub quiet: QuietStatus,
+    /// The gate before the provider.
+    pub dial_gate: Option<DialGateStatus>,
     /// How often the pack was handed over that was handed over most, over all
     /// sessions since the start.
     pub max_sends_of_one_pack: u64,

@@ -75,7 +75,7 @@ impl Client {
         now: Instant,
     ) -> Self {
         let mut client = Self {
-            dial: Dial::new(&config, now),
+            dial: Dial::new(&config, seed, now),
             quiet: Quiet::new(config.quiet.clone(), now),
             config,
             agent: greeting::bounded(agent.into()),
@@ -563,6 +563,7 @@ impl Client {
             early_datagrams: self.early_datagrams,
             ended: self.ended,
             quiet: self.quiet.status(now),
+            dial_gate: Some(self.dial.gate_status(now)),
             max_sends_of_one_pack: 0,
             unaccounted: 0,
         };

@@ -12,14 +12,19 @@
 //! Only a session that lived [`STABLE_AFTER`] is a success (case B07). After one,
 //! the first redial is spread over a second, so that the clients of a restarted
 //! provider do not return as a herd. A fast refusal waits like a slow one.
+//!
+//! The provider's gate ([`DialGate`], R-30 to R-36) has its say about each dial too.
+//! With one provider its waits are the shorter ones; it is asked all the same, so
+//! that its books are right whoever dials the provider next.
 
 use std::time::{Duration, Instant};
 
-use rand::RngExt as _;
 use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
 
 use crate::config::ClientConfig;
 use crate::health::Backoff;
+use crate::health::dial_gate::{DialGate, DialGateStatus, DialPermit, RetryAt};
 
 /// A session that lived this long proves that the provider works.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
@@ -40,15 +45,20 @@ pub(super) struct Dial {
     backoff: Backoff,
     dial_timeout: Duration,
     attempt: u64,
+    gate: DialGate,
+    /// Of the dial that is under way.
+    permit: Option<DialPermit>,
 }
 
 impl Dial {
-    pub(super) fn new(config: &ClientConfig, now: Instant) -> Self {
+    pub(super) fn new(config: &ClientConfig, seed: u64, now: Instant) -> Self {
         Self {
             state: State::Waiting { until: now },
             backoff: Backoff::new(config.reconnect_base, config.reconnect_max, 0.75, 1.25),
             dial_timeout: config.dial_timeout,
             attempt: 0,
+            gate: DialGate::new(config.gate(), SmallRng::seed_from_u64(seed)),
+            permit: None,
         }
     }
 
@@ -67,18 +77,23 @@ impl Dial {
     }
 
     /// Starts a dial when it is due; whether one was started.
-    pub(super) fn start_if_due(&mut self, now: Instant) -> bool {
-        let State::Waiting { until } = self.state else {
-            return false;
-        };
-        if now < until {
-            return false;
+    ///
+    /// # Errors
+    /// When the provider's gate lets one through, and why not before.
+    pub(super) fn start_if_due(&mut self, now: Instant) -> Result<bool, RetryAt> {
+        if !self.is_due(now) {
+            return Ok(false);
         }
+        self.permit = Some(self.gate.try_acquire(now)?);
         self.attempt += 1;
         self.state = State::Dialing {
             deadline: now + self.dial_timeout,
         };
-        true
+        Ok(true)
+    }
+
+    pub(super) fn gate_status(&self, now: Instant) -> DialGateStatus {
+        self.gate.status(now)
     }
 
     /// A dial that is due has to wait for something else until then.
@@ -104,13 +119,23 @@ impl Dial {
     }
 
     pub(super) fn on_welcome(&mut self, now: Instant) {
+        if let Some(permit) = self.permit.take() {
+            self.gate.succeeded(permit, now);
+        }
         self.state = State::Up { since: now };
     }
 
     /// The dial failed or the session ended; the wait until the next dial.
     pub(super) fn on_ended(&mut self, rng: &mut SmallRng, now: Instant) -> Duration {
+        if let Some(permit) = self.permit.take() {
+            self.gate.failed(permit, now);
+        }
         let stable = match self.state {
-            State::Up { since } => now.saturating_duration_since(since) >= STABLE_AFTER,
+            State::Up { since } => {
+                let lived = now.saturating_duration_since(since);
+                self.gate.on_connection_ended(lived, now);
+                lived >= STABLE_AFTER
+            }
             State::Waiting { .. } | State::Dialing { .. } | State::Greeting { .. } => false,
         };
         let wait = if stable {
@@ -145,14 +170,14 @@ impl Dial {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
-    use rand::SeedableRng as _;
 
     const S: Duration = Duration::from_secs(1);
 
     fn setup(now: Instant) -> (Dial, SmallRng) {
         (
-            Dial::new(&ClientConfig::default(), now),
+            Dial::new(&ClientConfig::default(), 7, now),
             SmallRng::seed_from_u64(3),
         )
     }
@@ -162,11 +187,15 @@ mod tests {
         //
         let t0 = Instant::now();
         let (mut dial, mut rng) = setup(t0);
-        assert!(dial.start_if_due(t0));
+        assert!(dial.start_if_due(t0).unwrap());
         let wait = dial.on_ended(&mut rng, t0);
         assert!(wait >= S * 15 / 4 && wait <= S * 25 / 4, "{wait:?}");
-        assert!(!dial.start_if_due(t0 + wait - Duration::from_nanos(1)));
-        assert!(dial.start_if_due(t0 + wait));
+        assert!(
+            !dial
+                .start_if_due(t0 + wait - Duration::from_nanos(1))
+                .unwrap()
+        );
+        assert!(dial.start_if_due(t0 + wait).unwrap());
     }
 
     #[test]
@@ -177,7 +206,10 @@ mod tests {
         let mut wait = Duration::ZERO;
         for _ in 0..1_000 {
             now += wait;
-            assert!(dial.start_if_due(now));
+            while let Err(retry) = dial.start_if_due(now) {
+                assert!(retry.at > now, "the gate asks for no time");
+                now = retry.at;
+            }
             dial.on_connected();
             dial.on_welcome(now);
             now += Duration::from_millis(1);
@@ -209,7 +241,7 @@ mod tests {
     fn the_deadline_covers_dial_and_greeting_together() {
         let t0 = Instant::now();
         let (mut dial, _) = setup(t0);
-        assert!(dial.start_if_due(t0));
+        assert!(dial.start_if_due(t0).unwrap());
         dial.on_connected();
         let deadline = t0 + 15 * S;
         assert_eq!(dial.poll_timeout(), Some((deadline, "dial timeout")));

@@ -81,6 +81,17 @@ impl Client {
             self.dial.postpone(until);
             return false;
         }
-        self.dial.start_if_due(now)
+        match self.dial.start_if_due(now) {
+            Ok(started) => started,
+            Err(retry) => {
+                self.quiet.on_dial_ended();
+                self.reason = format!(
+                    "the next dial waits for the provider's gate: {}",
+                    retry.reason
+                );
+                self.dial.postpone(retry.at);
+                false
+            }
+        }
     }
 }

@@ -7,7 +7,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::config::{self, ClientConfig, ConfigError, PathConfig, QuietConfig};
+use quell_core::config::{
+    self, ClientConfig, ConfigError, DialGateConfig, PathConfig, QuietConfig,
+};
 use quell_net::transport::TransportSettings;
 use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
@@ -148,6 +150,7 @@ impl Default for ClientTransport {
             reconnect_base,
             reconnect_max,
             quiet: _,
+            dial_gate: _,
         } = ClientConfig::default();
         let quic = TransportSettings::default();
         Self {
@@ -259,6 +262,7 @@ impl ClientFile {
                 quiet_bytes: self.budget.quiet_bytes as u64,
                 ..QuietConfig::default()
             },
+            dial_gate: DialGateConfig::default(),
         }
     }
 
