@@ -38,7 +38,7 @@ pub struct Client {
     config: ClientConfig,
     agent: String,
     mtu_max: u16,
-    rng: SmallRng,
+    pub(super) rng: SmallRng,
     pub(super) dial: Dial,
     guard: Guard,
     signal: Signal,

@@ -2,14 +2,24 @@
 //!
 //! Whoever drives the client says how many bytes left the socket, which is more
 //! than the core handed over: QUIC's own and dials. While a dial is under way they
-//! come out of its reservation. What an inbound datagram acknowledged, or answered,
+//! come out of its reservation. A dial that waited for room comes a random while
+//! after there is some, so that a provider's clients do not come together. What an inbound datagram acknowledged, or answered,
 //! lifts the ceiling.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rand::RngExt as _;
 
 use super::client::Client;
 use crate::budget::{DialReservation, QuietCeiling, QuietStatus};
 use crate::config::QuietConfig;
+
+/// How much later than there is room a dial that waited for it comes, at most.
+///
+/// 30 s: clients that lost the same provider at the same moment spent the same bytes
+/// at the same moments, and so have room again together. Half a minute's draw each
+/// time has them spread over a minute after a handful of dials.
+const ROOM_SPREAD: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Quiet {
@@ -78,7 +88,8 @@ impl Client {
         }
         if let Err(until) = self.quiet.reserve_dial(now) {
             self.reason = "the next dial waits for room under the quiet ceiling".to_owned();
-            self.dial.postpone(until);
+            let spread = ROOM_SPREAD.mul_f64(self.rng.random());
+            self.dial.postpone(until + spread);
             return false;
         }
         match self.dial.start_if_due(now) {

@@ -19,3 +19,4 @@ mod queue;
 mod resume;
 mod schedule;
 mod sizes;
+mod swarm;

@@ -18,7 +18,7 @@ use super::parcel::Cargo;
 use super::{Connection, End, Event, Reach, World};
 
 /// What QUIC adds to a datagram: header, seal, and a share of its own acknowledgements.
-const QUIC_OVERHEAD_BYTES: u64 = 38;
+pub(super) const QUIC_OVERHEAD_BYTES: u64 = 38;
 /// A handshake that is answered: three datagrams. One that is not is repeated.
 const DIAL_BYTES: u64 = 3_600;
 
@@ -104,8 +104,7 @@ impl World {
     fn tell_client(&mut self, client: usize) {
         let now = self.now;
         let node = &mut self.clients[client];
-        let handed = &node.seen.handed;
-        let bytes_out = handed.bytes + QUIC_OVERHEAD_BYTES * handed.datagrams + node.dial_bytes;
+        let bytes_out = node.wire_bytes();
         node.core.on_wire(bytes_out, now);
         let connection = node.connection.and_then(|n| self.connections.get(&n));
         if let Some(connection) = connection {
