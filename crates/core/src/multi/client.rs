@@ -189,11 +189,11 @@ impl Client {
     }
 
     /// The dial or its connection is over; the session only where it ended.
-    pub(super) fn redial(&mut self, words: String, now: Instant) {
+    pub(super) fn redial(&mut self, words: String, fenced: bool, now: Instant) {
         let was_up = matches!(self.dial.state(), State::Up { .. });
         self.quiet.on_dial_ended();
         self.carrier = None;
-        let next_dial_in = self.dial.on_ended(&mut self.rng, now);
+        let next_dial_in = self.dial.on_ended(fenced, &mut self.rng, now);
         self.reason.clone_from(&words);
         let notice = if was_up && self.path.is_some() {
             Notice::Suspended {
@@ -336,7 +336,7 @@ impl Client {
         let words = violation.words.clone();
         self.out.push_back(Output::Close(violation));
         self.end_path();
-        self.redial(words, now);
+        self.redial(words, false, now);
     }
 
     /// Ends the connection or the dial alone.

@@ -23,11 +23,16 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::config::ClientConfig;
-use crate::health::Backoff;
 use crate::health::dial_gate::{DialGate, DialGateStatus, DialPermit, RetryAt};
+use crate::health::{Backoff, Jitter};
 
 /// A session that lived this long proves that the provider works.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
+/// The random factor of a fenced client's wait.
+const FENCED_JITTER: Jitter = Jitter {
+    low: 0.75,
+    high: 1.0,
+};
 /// The first redial after a stable session comes within this time.
 const FIRST_REDIAL_SPREAD: Duration = Duration::from_secs(1);
 
@@ -126,7 +131,10 @@ impl Dial {
     }
 
     /// The dial failed or the session ended; the wait until the next dial.
-    pub(super) fn on_ended(&mut self, rng: &mut SmallRng, now: Instant) -> Duration {
+    ///
+    /// One that was `fenced` waits longest at once: another client holds the same key,
+    /// and two that dial in turn would end each other's sessions for ever.
+    pub(super) fn on_ended(&mut self, fenced: bool, rng: &mut SmallRng, now: Instant) -> Duration {
         if let Some(permit) = self.permit.take() {
             self.gate.failed(permit, now);
         }
@@ -138,7 +146,10 @@ impl Dial {
             }
             State::Waiting { .. } | State::Dialing { .. } | State::Greeting { .. } => false,
         };
-        let wait = if stable {
+        let wait = if fenced {
+            let longest = self.backoff.interval(u32::MAX);
+            FENCED_JITTER.apply(longest, longest, rng.random())
+        } else if stable {
             self.backoff.succeeded();
             FIRST_REDIAL_SPREAD.mul_f64(rng.random::<f64>())
         } else {
@@ -188,7 +199,7 @@ mod tests {
         let t0 = Instant::now();
         let (mut dial, mut rng) = setup(t0);
         assert!(dial.start_if_due(t0).unwrap());
-        let wait = dial.on_ended(&mut rng, t0);
+        let wait = dial.on_ended(false, &mut rng, t0);
         assert!(wait >= S * 15 / 4 && wait <= S * 25 / 4, "{wait:?}");
         assert!(
             !dial
@@ -213,7 +224,7 @@ mod tests {
             dial.on_connected();
             dial.on_welcome(now);
             now += Duration::from_millis(1);
-            wait = dial.on_ended(&mut rng, now);
+            wait = dial.on_ended(false, &mut rng, now);
         }
         assert!(wait >= 45 * S && wait <= 60 * S, "{wait:?}");
     }
@@ -228,13 +239,22 @@ mod tests {
         ] {
             let (mut dial, mut rng) = setup(t0);
             for _ in 0..5 {
-                dial.on_ended(&mut rng, t0);
+                dial.on_ended(false, &mut rng, t0);
             }
             dial.on_welcome(t0);
-            let wait = dial.on_ended(&mut rng, t0 + life);
+            let wait = dial.on_ended(false, &mut rng, t0 + life);
             assert_eq!(wait <= S, stable, "{wait:?}");
             assert_eq!(dial.failures() == 0, stable);
         }
+    }
+
+    #[test]
+    fn a_fenced_client_waits_longest_at_once() {
+        let t0 = Instant::now();
+        let (mut dial, mut rng) = setup(t0);
+        dial.on_welcome(t0);
+        let wait = dial.on_ended(true, &mut rng, t0 + 100 * S);
+        assert!((45 * S..=60 * S).contains(&wait), "{wait:?}");
     }
 
     #[test]
