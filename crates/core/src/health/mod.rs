@@ -12,6 +12,7 @@
 //! | [`DialGate`] | may I dial this server? |
 //! | [`ProbeLatch`] | does a provider's health probe count, and what does it say? |
 //! | [`refusal::Refusals`] | does this machine send at all? |
+//! | [`sleep::SleepWatch`] | was this machine asleep? |
 //!
 //! Each can be used without the others, by another program too. [`Backoff`] is the only
 //! exponential wait of the project.
@@ -23,6 +24,7 @@ pub(crate) mod path;
 pub mod probe_latch;
 pub mod refusal;
 pub mod signal;
+pub mod sleep;
 mod sync;
 pub mod uplink_doubt;
 

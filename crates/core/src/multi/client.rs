@@ -128,6 +128,16 @@ impl Client {
         self.quiet.on_wire(bytes_out, now);
     }
 
+    /// The machine slept: what is there may be another network, and the other end may
+    /// have given us up. One question finds out at once, and a dial that waits is due.
+    pub fn on_wake(&mut self, now: Instant) {
+        self.now = now;
+        match &mut self.path {
+            Some(path) if !path.is_suspended() => path.want_ping(),
+            Some(_) | None => self.dial.postpone(now),
+        }
+    }
+
     /// Where the tunnel's own datagrams go: packets to these addresses are dropped.
     pub fn on_underlay(&mut self, addresses: Vec<IpAddr>) {
         self.guard.set_underlay(addresses);
