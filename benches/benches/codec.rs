@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use quell_core::budget::ProcessBudget;
 use quell_core::config::PathConfig;
 use quell_core::health::Signal;
 use quell_core::path::{CarrierFacts, Path, PathTerms, Role};
@@ -83,6 +84,7 @@ fn path(c: &mut Criterion) {
                 role,
                 mtu_max: 1_500,
                 signal: Signal::default(),
+                budget: ProcessBudget::default(),
                 seed: 1,
             };
             Path::new(terms, now)

@@ -11,12 +11,16 @@
 
 pub mod receive;
 
+mod backend_health;
 mod budget;
 mod carriage;
+mod dial_gate;
 mod doorman;
 mod flap;
 mod lanes;
 mod path_health;
+mod probe_latch;
+mod uplink_doubt;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -24,12 +28,16 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub use backend_health::BackendHealthConfig;
 pub use budget::{DialBudgetConfig, QuietConfig, RaceConfig, SilenceConfig};
 pub use carriage::{LanesConfig, TcpLane};
+pub use dial_gate::DialGateConfig;
 pub use doorman::DoormanConfig;
 pub use flap::{FlapConfig, UptimeConfig};
 pub use lanes::LaneConfig;
 pub use path_health::PathHealthConfig;
+pub use probe_latch::ProbeLatchConfig;
+pub use uplink_doubt::UplinkDoubtConfig;
 
 /// A setting that cannot be used: which, what was given, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -152,7 +160,15 @@ pub struct ClientConfig {
     ///
     /// 60 s. Range `reconnect_base` to 10 min.
     pub reconnect_max: Duration,
+    /// What may be sent while nothing makes progress.
+    pub quiet: QuietConfig,
+    /// When dials of the provider are held back. Its `dial_timeout` and `lease` follow
+    /// the one above.
+    pub dial_gate: DialGateConfig,
 }
+
+/// How much longer than a dial its lease is: 5 s, as in [`DialGateConfig::lease`].
+const DIAL_LEASE_MARGIN: Duration = Duration::from_secs(5);
 
 impl Default for ClientConfig {
     fn default() -> Self {
@@ -161,6 +177,8 @@ impl Default for ClientConfig {
             dial_timeout: Duration::from_secs(15),
             reconnect_base: Duration::from_secs(5),
             reconnect_max: Duration::from_secs(60),
+            quiet: QuietConfig::default(),
+            dial_gate: DialGateConfig::default(),
         }
     }
 }
@@ -171,7 +189,9 @@ impl ClientConfig {
     /// # Errors
     /// The first setting outside its range, named as in a configuration file.
     pub fn try_new(self) -> Result<Self, ConfigError> {
+        let gate = self.gate();
         let path = self.path.try_new()?;
+        let quiet = self.quiet.try_new()?;
         duration(
             "transport.dial_timeout",
             self.dial_timeout,
@@ -187,7 +207,21 @@ impl ClientConfig {
             self.reconnect_max,
             self.reconnect_base..=Duration::from_secs(600),
         )?;
-        Ok(Self { path, ..self })
+        gate.try_new()?;
+        Ok(Self {
+            path,
+            quiet,
+            ..self
+        })
+    }
+
+    /// The gate's settings, which hold a dial's time and a margin for its end to be told.
+    pub(crate) fn gate(&self) -> DialGateConfig {
+        DialGateConfig {
+            dial_timeout: self.dial_timeout,
+            lease: self.dial_timeout + DIAL_LEASE_MARGIN,
+            ..self.dial_gate.clone()
+        }
     }
 }
 

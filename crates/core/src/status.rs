@@ -7,7 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
+use crate::budget::QuietStatus;
 use crate::drops::Drops;
+use crate::health::dial_gate::DialGateStatus;
 use crate::path::{Counters, FrameBytes, LaneBooks, Path, PathBooks};
 
 /// One path.
@@ -109,6 +111,10 @@ pub struct ClientStatus {
     pub early_datagrams: u64,
     /// What the paths of earlier sessions did, all together.
     pub ended: PathBooks,
+    /// The ceiling over all that is sent while nothing makes progress.
+    pub quiet: QuietStatus,
+    /// The gate before the provider.
+    pub dial_gate: Option<DialGateStatus>,
     /// How often the pack was handed over that was handed over most, over all
     /// sessions since the start.
     pub max_sends_of_one_pack: u64,

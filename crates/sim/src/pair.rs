@@ -63,6 +63,15 @@ struct Node {
     /// The connection of the current dial.
     connection: Option<u64>,
     seen: Seen,
+    /// UDP payload of its dials.
+    dial_bytes: u64,
+}
+
+impl Node {
+    fn wire_bytes(&self) -> u64 {
+        let handed = &self.seen.handed;
+        handed.bytes + perform::QUIC_OVERHEAD_BYTES * handed.datagrams + self.dial_bytes
+    }
 }
 
 /// A modelled QUIC connection and which ends still have it.
@@ -102,6 +111,7 @@ pub struct World {
     wakes: BTreeMap<&'static str, u64>,
     lied_to: bool,
     steps: u64,
+    settled: u64,
 }
 
 impl World {
@@ -131,6 +141,7 @@ impl World {
             wakes: BTreeMap::new(),
             lied_to: false,
             steps: 0,
+            settled: 0,
         }
     }
 
@@ -182,6 +193,7 @@ impl World {
             key: PublicKey([key_tag; 32]),
             connection: None,
             seen: Seen::default(),
+            dial_bytes: 0,
         });
         self.touched.insert(End::Client(client));
         self.settle();
@@ -276,7 +288,10 @@ impl World {
     fn settle(&mut self) {
         self.drain();
         self.bury();
-        self.check();
+        self.settled += 1;
+        if self.settled.is_multiple_of(self.config.books_every) {
+            self.check();
+        }
     }
 
     /// Forgets connections that neither end has.
@@ -353,6 +368,12 @@ impl World {
     #[must_use]
     pub fn provider_status(&self) -> ProviderStatus {
         self.provider.status()
+    }
+
+    /// UDP payload that a client sent so far: datagrams with what QUIC adds to them, and dials.
+    #[must_use]
+    pub fn wire_bytes(&self, client: usize) -> u64 {
+        self.clients[client].wire_bytes()
     }
 
     /// The addresses of a client's last session; all `None` before the first.

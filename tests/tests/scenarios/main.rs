@@ -16,6 +16,7 @@ mod carries;
 mod commands;
 mod cut;
 mod demo;
+mod failing;
 mod fairness;
 mod families;
 mod fixture;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         carries::trials(),
         commands::trials(),
         cut::trials(),
+        failing::trials(),
         fairness::trials(),
         demo::trials(),
         families::trials(),

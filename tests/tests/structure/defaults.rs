@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 15] = [
+const STRUCTS: [(&str, &str, &str); 19] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -82,6 +82,26 @@ const STRUCTS: [(&str, &str, &str); 15] = [
         "Connections that do not live",
         "crates/core/src/config/flap.rs",
         "UptimeConfig",
+    ),
+    (
+        "When the backend is degraded",
+        "crates/core/src/config/backend_health.rs",
+        "BackendHealthConfig",
+    ),
+    (
+        "When a server is dialled",
+        "crates/core/src/config/dial_gate.rs",
+        "DialGateConfig",
+    ),
+    (
+        "When a health probe counts",
+        "crates/core/src/config/probe_latch.rs",
+        "ProbeLatchConfig",
+    ),
+    (
+        "When the uplink is in doubt",
+        "crates/core/src/config/uplink_doubt.rs",
+        "UplinkDoubtConfig",
     ),
     (
         "QUIC beneath",

@@ -22,7 +22,7 @@ const IMPURE_WORDS: &[[&str; 2]] = &[
     ["std::net::", "Tcp"],
     ["thread", "::spawn"],
 ];
-/// The one of them that tests may say: there is no other way to a first `Instant`.
+/// The one of them that tests and examples may say: there is no other way to a first `Instant`.
 const CLOCK_WORD: [&str; 2] = ["Instant", "::now"];
 /// Halves of what nobody may say.
 const UNFINISHED_WORDS: &[[&str; 2]] = &[

@@ -56,7 +56,7 @@ impl DialReservation {
 }
 
 /// What the ceiling says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct QuietStatus {
     /// Whether the ceiling is in force.
     pub in_force: bool,

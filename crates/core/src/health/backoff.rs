@@ -15,7 +15,7 @@
 //! base moves with the RTT, takes the two pieces that it is made of:
 //! [`doubled`] and [`Jitter`].
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::{Rng, RngExt as _};
 
@@ -32,6 +32,12 @@ pub struct Backoff {
 pub fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
     let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);
     base.saturating_mul(factor).min(max)
+}
+
+/// `wait` after `now`; a wait that no clock can tell ends in thirty years.
+pub(crate) fn after(now: Instant, wait: Duration) -> Instant {
+    const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+    now.checked_add(wait.min(FOR_EVER)).unwrap_or(now)
 }
 
 /// The range of the random factor of a wait.
@@ -84,11 +90,17 @@ impl Backoff {
         doubled(self.base, failures, self.max)
     }
 
+    /// Draws the wait that follows the failures so far, and counts nothing.
+    pub fn draw(&self, rng: &mut impl Rng) -> Duration {
+        let interval = self.interval(self.failures);
+        self.jitter.apply(interval, self.max, rng.random())
+    }
+
     /// Counts a failure and draws the wait before the next attempt.
     pub fn failed(&mut self, rng: &mut impl Rng) -> Duration {
-        let interval = self.interval(self.failures);
+        let wait = self.draw(rng);
         self.failures = self.failures.saturating_add(1);
-        self.jitter.apply(interval, self.max, rng.random())
+        wait
     }
 
     /// Forgets all failures: the next wait starts at `base`.

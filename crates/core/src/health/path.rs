@@ -143,6 +143,7 @@ pub(crate) struct PathHealth {
     prompted_at: Option<Instant>,
     dead: DeadRounds,
     stalls: u64,
+    progress: u64,
 }
 
 impl PathHealth {
@@ -171,6 +172,7 @@ impl PathHealth {
             prompted_at: None,
             dead: DeadRounds::default(),
             stalls: 0,
+            progress: 0,
         }
     }
 
@@ -235,6 +237,7 @@ impl PathHealth {
 
     /// Something was acknowledged for the first time.
     pub(crate) fn on_progress(&mut self, unacked: bool, now: Instant) -> Change {
+        self.progress += 1;
         // A PING that was lost is not waited for once its time is over.
         if self.ping_at.is_some_and(|at| at + self.rtt.pto() <= now) {
             self.ping_at = None;
@@ -245,6 +248,7 @@ impl PathHealth {
 
     /// The PING that was unanswered is answered.
     pub(crate) fn on_pong(&mut self, unacked: bool, now: Instant) -> Change {
+        self.progress += 1;
         self.ping_at = None;
         if !unacked {
             self.dead = DeadRounds::default();
@@ -335,6 +339,11 @@ impl PathHealth {
     /// The smoothed round trip, once there is a sample.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.rtt.smoothed()
+    }
+
+    /// Acknowledgements and answers so far that were news.
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress
     }
 
     /// Stalls so far.

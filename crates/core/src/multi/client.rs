@@ -21,7 +21,9 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::dial::{Dial, State};
 use super::guard::Guard;
 use super::output::{Loss, Notice, Output};
+use super::quiet::Quiet;
 use super::session::Held;
+use crate::budget::ProcessBudget;
 use crate::config::ClientConfig;
 use crate::drops::{DropReason, Drops};
 use crate::greeting::{self, encode};
@@ -36,10 +38,12 @@ pub struct Client {
     config: ClientConfig,
     agent: String,
     mtu_max: u16,
-    rng: SmallRng,
+    pub(super) rng: SmallRng,
     pub(super) dial: Dial,
     guard: Guard,
     signal: Signal,
+    budget: ProcessBudget,
+    pub(super) quiet: Quiet,
     decoder: ControlDecoder,
     pub(super) path: Option<Path>,
     /// What names the session of the path.
@@ -71,13 +75,15 @@ impl Client {
         now: Instant,
     ) -> Self {
         let mut client = Self {
-            dial: Dial::new(&config, now),
+            dial: Dial::new(&config, seed, now),
+            quiet: Quiet::new(config.quiet.clone(), now),
             config,
             agent: greeting::bounded(agent.into()),
             mtu_max,
             rng: SmallRng::seed_from_u64(seed),
             guard: Guard::default(),
             signal: Signal::default(),
+            budget: ProcessBudget::default(),
             decoder: ControlDecoder::new(),
             path: None,
             held: None,
@@ -106,6 +112,30 @@ impl Client {
     pub fn with_signal(mut self, signal: Signal) -> Self {
         self.signal = signal;
         self
+    }
+
+    /// Lets what sessions to come spend on guesses count together with the other
+    /// clients of this process.
+    #[must_use]
+    pub fn with_budget(mut self, budget: ProcessBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// UDP payload that left this process since the start, dials and QUIC's own
+    /// included.
+    pub fn on_wire(&mut self, bytes_out: u64, now: Instant) {
+        self.quiet.on_wire(bytes_out, now);
+    }
+
+    /// The machine slept: what is there may be another network, and the other end may
+    /// have given us up. One question finds out at once, and a dial that waits is due.
+    pub fn on_wake(&mut self, now: Instant) {
+        self.now = now;
+        match &mut self.path {
+            Some(path) if !path.is_suspended() => path.want_ping(),
+            Some(_) | None => self.dial.postpone(now),
+        }
     }
 
     /// Where the tunnel's own datagrams go: packets to these addresses are dropped.
@@ -169,10 +199,11 @@ impl Client {
     }
 
     /// The dial or its connection is over; the session only where it ended.
-    pub(super) fn redial(&mut self, words: String, now: Instant) {
+    pub(super) fn redial(&mut self, words: String, fenced: bool, now: Instant) {
         let was_up = matches!(self.dial.state(), State::Up { .. });
+        self.quiet.on_dial_ended();
         self.carrier = None;
-        let next_dial_in = self.dial.on_ended(&mut self.rng, now);
+        let next_dial_in = self.dial.on_ended(fenced, &mut self.rng, now);
         self.reason.clone_from(&words);
         let notice = if was_up && self.path.is_some() {
             Notice::Suspended {
@@ -279,6 +310,8 @@ impl Client {
     pub(super) fn on_up(&mut self, now: Instant) {
         let failures_before = self.dial.failures();
         self.dial.on_welcome(now);
+        self.quiet.on_dial_ended();
+        self.quiet.on_progress(now);
         self.reason = "up".to_owned();
         self.out
             .push_back(Output::Notice(Notice::Up { failures_before }));
@@ -292,6 +325,7 @@ impl Client {
             role: Role::Client,
             mtu_max,
             signal: self.signal.clone(),
+            budget: self.budget.clone(),
             seed: self.rng.random(),
         };
         let mut path = Path::new(terms, now);
@@ -316,7 +350,7 @@ impl Client {
         let words = violation.words.clone();
         self.out.push_back(Output::Close(violation));
         self.end_path();
-        self.redial(words, now);
+        self.redial(words, false, now);
     }
 
     /// Ends the connection or the dial alone.
@@ -376,6 +410,7 @@ impl Client {
             return;
         };
         let result = path.handle_datagram(datagram, now);
+        self.quiet.look(path.progress(), now);
         self.drain_received();
         if let Err(violation) = result {
             self.close(violation, now);
@@ -502,7 +537,7 @@ impl Client {
                 now,
             );
         }
-        if self.dial.start_if_due(now) {
+        if self.may_dial(now) {
             self.reason = "dialling".to_owned();
             let attempt = self.dial.attempt();
             self.out.push_back(Output::Dial { attempt });
@@ -541,6 +576,8 @@ impl Client {
             delivered: self.delivered,
             early_datagrams: self.early_datagrams,
             ended: self.ended,
+            quiet: self.quiet.status(now),
+            dial_gate: Some(self.dial.gate_status(now)),
             max_sends_of_one_pack: 0,
             unaccounted: 0,
         };

@@ -12,17 +12,27 @@
 //! Only a session that lived [`STABLE_AFTER`] is a success (case B07). After one,
 //! the first redial is spread over a second, so that the clients of a restarted
 //! provider do not return as a herd. A fast refusal waits like a slow one.
+//!
+//! The provider's gate ([`DialGate`], R-30 to R-36) has its say about each dial too.
+//! With one provider its waits are the shorter ones; it is asked all the same, so
+//! that its books are right whoever dials the provider next.
 
 use std::time::{Duration, Instant};
 
-use rand::RngExt as _;
 use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
 
 use crate::config::ClientConfig;
-use crate::health::Backoff;
+use crate::health::dial_gate::{DialGate, DialGateStatus, DialPermit, RetryAt};
+use crate::health::{Backoff, Jitter};
 
 /// A session that lived this long proves that the provider works.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
+/// The random factor of a fenced client's wait.
+const FENCED_JITTER: Jitter = Jitter {
+    low: 0.75,
+    high: 1.0,
+};
 /// The first redial after a stable session comes within this time.
 const FIRST_REDIAL_SPREAD: Duration = Duration::from_secs(1);
 
@@ -40,15 +50,20 @@ pub(super) struct Dial {
     backoff: Backoff,
     dial_timeout: Duration,
     attempt: u64,
+    gate: DialGate,
+    /// Of the dial that is under way.
+    permit: Option<DialPermit>,
 }
 
 impl Dial {
-    pub(super) fn new(config: &ClientConfig, now: Instant) -> Self {
+    pub(super) fn new(config: &ClientConfig, seed: u64, now: Instant) -> Self {
         Self {
             state: State::Waiting { until: now },
             backoff: Backoff::new(config.reconnect_base, config.reconnect_max, 0.75, 1.25),
             dial_timeout: config.dial_timeout,
             attempt: 0,
+            gate: DialGate::new(config.gate(), SmallRng::seed_from_u64(seed)),
+            permit: None,
         }
     }
 
@@ -67,18 +82,35 @@ impl Dial {
     }
 
     /// Starts a dial when it is due; whether one was started.
-    pub(super) fn start_if_due(&mut self, now: Instant) -> bool {
-        let State::Waiting { until } = self.state else {
-            return false;
-        };
-        if now < until {
-            return false;
+    ///
+    /// # Errors
+    /// When the provider's gate lets one through, and why not before.
+    pub(super) fn start_if_due(&mut self, now: Instant) -> Result<bool, RetryAt> {
+        if !self.is_due(now) {
+            return Ok(false);
         }
+        self.permit = Some(self.gate.try_acquire(now)?);
         self.attempt += 1;
         self.state = State::Dialing {
             deadline: now + self.dial_timeout,
         };
-        true
+        Ok(true)
+    }
+
+    pub(super) fn gate_status(&self, now: Instant) -> DialGateStatus {
+        self.gate.status(now)
+    }
+
+    /// A dial that is due has to wait for something else until then.
+    pub(super) fn postpone(&mut self, until: Instant) {
+        if let State::Waiting { .. } = self.state {
+            self.state = State::Waiting { until };
+        }
+    }
+
+    /// Whether a dial is due.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        matches!(self.state, State::Waiting { until } if now >= until)
     }
 
     /// The connection stands; the deadline stays that of the whole dial. Whether
@@ -92,16 +124,32 @@ impl Dial {
     }
 
     pub(super) fn on_welcome(&mut self, now: Instant) {
+        if let Some(permit) = self.permit.take() {
+            self.gate.succeeded(permit, now);
+        }
         self.state = State::Up { since: now };
     }
 
     /// The dial failed or the session ended; the wait until the next dial.
-    pub(super) fn on_ended(&mut self, rng: &mut SmallRng, now: Instant) -> Duration {
+    ///
+    /// One that was `fenced` waits longest at once: another client holds the same key,
+    /// and two that dial in turn would end each other's sessions for ever.
+    pub(super) fn on_ended(&mut self, fenced: bool, rng: &mut SmallRng, now: Instant) -> Duration {
+        if let Some(permit) = self.permit.take() {
+            self.gate.failed(permit, now);
+        }
         let stable = match self.state {
-            State::Up { since } => now.saturating_duration_since(since) >= STABLE_AFTER,
+            State::Up { since } => {
+                let lived = now.saturating_duration_since(since);
+                self.gate.on_connection_ended(lived, now);
+                lived >= STABLE_AFTER
+            }
             State::Waiting { .. } | State::Dialing { .. } | State::Greeting { .. } => false,
         };
-        let wait = if stable {
+        let wait = if fenced {
+            let longest = self.backoff.interval(u32::MAX);
+            FENCED_JITTER.apply(longest, longest, rng.random())
+        } else if stable {
             self.backoff.succeeded();
             FIRST_REDIAL_SPREAD.mul_f64(rng.random::<f64>())
         } else {
@@ -133,14 +181,14 @@ impl Dial {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
-    use rand::SeedableRng as _;
 
     const S: Duration = Duration::from_secs(1);
 
     fn setup(now: Instant) -> (Dial, SmallRng) {
         (
-            Dial::new(&ClientConfig::default(), now),
+            Dial::new(&ClientConfig::default(), 7, now),
             SmallRng::seed_from_u64(3),
         )
     }
@@ -150,11 +198,15 @@ mod tests {
         //
         let t0 = Instant::now();
         let (mut dial, mut rng) = setup(t0);
-        assert!(dial.start_if_due(t0));
-        let wait = dial.on_ended(&mut rng, t0);
+        assert!(dial.start_if_due(t0).unwrap());
+        let wait = dial.on_ended(false, &mut rng, t0);
         assert!(wait >= S * 15 / 4 && wait <= S * 25 / 4, "{wait:?}");
-        assert!(!dial.start_if_due(t0 + wait - Duration::from_nanos(1)));
-        assert!(dial.start_if_due(t0 + wait));
+        assert!(
+            !dial
+                .start_if_due(t0 + wait - Duration::from_nanos(1))
+                .unwrap()
+        );
+        assert!(dial.start_if_due(t0 + wait).unwrap());
     }
 
     #[test]
@@ -165,11 +217,14 @@ mod tests {
         let mut wait = Duration::ZERO;
         for _ in 0..1_000 {
             now += wait;
-            assert!(dial.start_if_due(now));
+            while let Err(retry) = dial.start_if_due(now) {
+                assert!(retry.at > now, "the gate asks for no time");
+                now = retry.at;
+            }
             dial.on_connected();
             dial.on_welcome(now);
             now += Duration::from_millis(1);
-            wait = dial.on_ended(&mut rng, now);
+            wait = dial.on_ended(false, &mut rng, now);
         }
         assert!(wait >= 45 * S && wait <= 60 * S, "{wait:?}");
     }
@@ -184,20 +239,29 @@ mod tests {
         ] {
             let (mut dial, mut rng) = setup(t0);
             for _ in 0..5 {
-                dial.on_ended(&mut rng, t0);
+                dial.on_ended(false, &mut rng, t0);
             }
             dial.on_welcome(t0);
-            let wait = dial.on_ended(&mut rng, t0 + life);
+            let wait = dial.on_ended(false, &mut rng, t0 + life);
             assert_eq!(wait <= S, stable, "{wait:?}");
             assert_eq!(dial.failures() == 0, stable);
         }
     }
 
     #[test]
+    fn a_fenced_client_waits_longest_at_once() {
+        let t0 = Instant::now();
+        let (mut dial, mut rng) = setup(t0);
+        dial.on_welcome(t0);
+        let wait = dial.on_ended(true, &mut rng, t0 + 100 * S);
+        assert!((45 * S..=60 * S).contains(&wait), "{wait:?}");
+    }
+
+    #[test]
     fn the_deadline_covers_dial_and_greeting_together() {
         let t0 = Instant::now();
         let (mut dial, _) = setup(t0);
-        assert!(dial.start_if_due(t0));
+        assert!(dial.start_if_due(t0).unwrap());
         dial.on_connected();
         let deadline = t0 + 15 * S;
         assert_eq!(dial.poll_timeout(), Some((deadline, "dial timeout")));

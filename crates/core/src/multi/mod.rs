@@ -8,6 +8,7 @@ pub mod client;
 mod dial;
 mod guard;
 mod output;
+mod quiet;
 mod session;
 
 pub use client::Client;

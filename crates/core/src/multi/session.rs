@@ -47,7 +47,7 @@ impl Client {
         if let Some(path) = &mut self.path {
             path.suspend(now);
         }
-        self.redial(loss.words, now);
+        self.redial(loss.words, loss.code == Some(ErrorCode::Fenced), now);
     }
 
     /// Whether the connection that stands asks for the session of an earlier one.

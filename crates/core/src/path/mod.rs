@@ -132,6 +132,9 @@ pub struct PathTerms {
     pub mtu_max: u16,
     /// Whether the control plane is degraded.
     pub signal: Signal,
+    /// What all paths of the process may spend on resends into silences together
+    /// (DESIGN §6 "Resend budget").
+    pub budget: ProcessBudget,
     /// Feeds all its random draws.
     pub seed: u64,
 }
@@ -140,26 +143,19 @@ impl Path {
     /// A path with nothing in it. Nothing is sent before the first
     /// [`Path::on_carrier`], and nothing acknowledged before
     /// [`Path::on_first_credit`].
-    ///
-    /// Its resends into silences are bounded as if it were alone in its process.
     pub fn new(terms: PathTerms, now: Instant) -> Self {
-        Self::within(&ProcessBudget::default(), terms, now)
-    }
-
-    /// A path whose resends into silences are bounded together with those of all
-    /// other paths of `process` (DESIGN §6 "Resend budget").
-    pub fn within(process: &ProcessBudget, terms: PathTerms, now: Instant) -> Self {
         let PathTerms {
             config,
             role,
             mtu_max,
             signal,
+            budget,
             seed,
         } = terms;
         let lane = &config.lanes.send;
         Self {
             queue: DgramQueue::new(config.dgram_queue_bytes_max, config.dgram_age_max),
-            lanes: Lanes::new(&config.lanes, (&process.path(), &signal), seed, now),
+            lanes: Lanes::new(&config.lanes, (&budget.path(), &signal), seed, now),
             order: FlowOrder::new(seed),
             health: PathHealth::new(config.health.clone(), lane, role, seed),
             liveness: Liveness::new(&config, role, seed, now),
@@ -437,6 +433,11 @@ impl Path {
     /// Bytes waiting in the queue of what nobody acknowledges.
     pub fn queued_bytes(&self) -> usize {
         self.queue.bytes()
+    }
+
+    /// Grows with each acknowledgement or answer that was news.
+    pub fn progress(&self) -> u64 {
+        self.health.progress()
     }
 
     /// The round trip that the last PING measured.

@@ -165,6 +165,7 @@ mod tests {
     use quell_packet::build;
 
     use super::*;
+    use crate::budget::ProcessBudget;
     use crate::config::PathConfig;
     use crate::health::Signal;
     use crate::path::{CarrierFacts, PathTerms, Role};
@@ -191,6 +192,7 @@ mod tests {
             role: Role::Client,
             mtu_max: 1_500,
             signal: Signal::default(),
+            budget: ProcessBudget::default(),
             seed: 1,
         };
         let mut path = Path::new(terms, now);

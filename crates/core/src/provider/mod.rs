@@ -37,6 +37,7 @@ pub use roster::Roster;
 pub use session::Output;
 use session::{Request, Session};
 
+use crate::budget::ProcessBudget;
 use crate::config::ProviderConfig;
 use crate::drops::{DropReason, Drops};
 use crate::health::Signal;
@@ -59,6 +60,7 @@ pub struct Provider {
     drains_until: Option<Instant>,
     mtu_max: u16,
     signal: Signal,
+    budget: ProcessBudget,
     rng: SmallRng,
     next_id: u64,
     sessions: BTreeMap<SessionId, Session>,
@@ -96,6 +98,7 @@ impl Provider {
             pool,
             mtu_max,
             signal: Signal::default(),
+            budget: ProcessBudget::default(),
             rng: SmallRng::seed_from_u64(seed),
             next_id: 0,
             sessions: BTreeMap::new(),
@@ -159,7 +162,8 @@ impl Provider {
         }
         let id = SessionId(self.next_id);
         self.next_id += 1;
-        let draws = (self.signal.clone(), self.rng.random());
+        let shared = (self.signal.clone(), self.budget.clone());
+        let draws = (shared, self.rng.random());
         let session = Session::new(&self.config, (key, client), self.mtu_max, draws, now);
         self.sessions.insert(id, session);
         Ok(id)

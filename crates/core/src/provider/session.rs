@@ -26,6 +26,7 @@ use quell_wire::control::{
 use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
 
+use crate::budget::ProcessBudget;
 use crate::config::ProviderConfig;
 use crate::drops::{DropReason, Drops};
 use crate::greeting::encode;
@@ -94,7 +95,7 @@ impl Session {
         config: &ProviderConfig,
         (key, client): (PublicKey, String),
         mtu_max: u16,
-        (signal, seed): (Signal, u64),
+        ((signal, budget), seed): ((Signal, ProcessBudget), u64),
         now: Instant,
     ) -> Self {
         let terms = PathTerms {
@@ -102,6 +103,7 @@ impl Session {
             role: Role::Provider,
             mtu_max,
             signal,
+            budget,
             seed,
         };
         Self {

@@ -27,9 +27,10 @@ fn open(process: &ProcessBudget, seed: u64, now: Instant) -> Path {
         role: Role::Client,
         mtu_max: 1_500,
         signal: Signal::default(),
+        budget: process.clone(),
         seed,
     };
-    let mut path = Path::within(process, terms, now);
+    let mut path = Path::new(terms, now);
     path.on_first_credit(Credit::FIRST);
     path.on_carrier(FACTS, now);
     path

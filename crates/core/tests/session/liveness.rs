@@ -122,3 +122,25 @@ fn an_answer_that_comes_before_the_departure_is_known_leaves_no_question_open() 
     client_outputs(&mut client, now + MS);
     assert_eq!(client.poll_timeout(), Some((now + 20 * S, "keepalive")));
 }
+
+#[test]
+fn after_a_sleep_one_question_goes_at_once_and_a_dial_that_waits_is_due() {
+    // case B32
+    let now = Instant::now();
+    let mut client = welcomed_client(welcome(), now);
+    client.on_carrier(1, facts(1_414), now);
+    client_outputs(&mut client, now);
+    client.on_wake(now + S);
+    let asked = client_outputs(&mut client, now + S);
+    let [Output::Datagram(datagram)] = asked.as_slice() else {
+        panic!("{asked:?}");
+    };
+    assert!(matches!(
+        Frames::new(datagram).next(),
+        Some(Ok(Frame::Ping(_)))
+    ));
+    client.on_closed(1, "gone", now + S);
+    client_outputs(&mut client, now + S);
+    client.on_wake(now + S);
+    assert_eq!(client.poll_timeout(), Some((now + S, "dial")));
+}

@@ -20,3 +20,4 @@ mod queue;
 mod resume;
 mod schedule;
 mod sizes;
+mod swarm;

@@ -346,3 +346,18 @@ fn connections_that_break_at_any_time_lose_and_double_nothing() {
         assert_eq!(sorted(arrived), sorted(sent));
     });
 }
+
+#[test]
+fn a_client_that_another_of_its_key_took_over_from_does_not_fight() {
+    let mut world = World::up(WorldConfig::default());
+    world.run_for(10 * S);
+    let other = world.add_client(1);
+    world.run_for(5 * S);
+    assert_eq!(world.client_status(other).state, "up");
+    let fenced = world.client_status(0);
+    assert_eq!((fenced.state, fenced.dials), ("waiting", 1));
+    assert!(fenced.reason.contains("fenced"), "{}", fenced.reason);
+    world.run_for(39 * S);
+    assert_eq!(world.client_status(0).dials, 1);
+    assert_eq!(world.client_status(other).sessions, 1);
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{FutureExt as _, LocalBoxFuture};
 use quell_core::config::ClientConfig;
+use quell_core::health::sleep::SleepWatch;
 use quell_core::multi::{Client, Loss, Notice, Output};
 use quell_core::path::Violation;
 use quell_core::send::Backpressure;
@@ -20,6 +21,7 @@ use tracing::{debug, info, warn};
 
 use super::link::{Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
+use super::sleep;
 use super::{Handle, Request, now, sleep_until};
 use crate::carrier::QuicReport;
 use crate::error::NetError;
@@ -140,6 +142,7 @@ pub struct ClientEngine {
     outgoing: Option<Outgoing<()>>,
     datagrams: Vec<Bytes>,
     settling: Settling,
+    sleep: SleepWatch,
     provider_address: Option<SocketAddr>,
 }
 
@@ -179,6 +182,7 @@ impl ClientEngine {
             outgoing: None,
             datagrams: Vec::new(),
             settling: Settling::default(),
+            sleep: SleepWatch::default(),
             provider_address: None,
         };
         Ok((engine, handle, wanted))
@@ -298,6 +302,11 @@ impl ClientEngine {
 
     fn drain(&mut self) {
         let now = now();
+        if let Some(slept) = sleep::look(&mut self.sleep) {
+            info!(slept_s = slept.as_secs(), "the machine slept");
+            self.core.on_wake(now);
+        }
+        self.core.on_wire(self.watch.bytes_out(), now);
         self.carry_messages(now);
         if let Connection::Up(connected) = &self.connection {
             match connected.link.facts() {

@@ -10,6 +10,7 @@ pub mod client;
 mod link;
 mod messages;
 pub mod provider;
+mod sleep;
 
 use std::time::Instant;
 

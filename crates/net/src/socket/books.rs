@@ -99,6 +99,11 @@ impl SocketWatch {
         self.departed.notify_waiters();
     }
 
+    /// Bytes sent so far.
+    pub(crate) fn bytes_out(&self) -> u64 {
+        self.counts.bytes_out.load(Ordering::Relaxed)
+    }
+
     /// What crossed the sockets so far.
     pub fn counters(&self) -> SocketCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

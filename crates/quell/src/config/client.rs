@@ -7,7 +7,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::config::{self, ClientConfig, ConfigError, PathConfig};
+use quell_core::config::{
+    self, ClientConfig, ConfigError, DialGateConfig, PathConfig, QuietConfig,
+};
 use quell_net::transport::TransportSettings;
 use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
@@ -41,6 +43,9 @@ pub struct ClientFile {
     /// How what is acknowledged is carried.
     #[serde(default)]
     pub lanes: LanesSection,
+    /// What may be spent in vain.
+    #[serde(default)]
+    pub budget: BudgetSection,
     /// The control socket.
     #[serde(default)]
     pub control: ControlSection,
@@ -144,6 +149,8 @@ impl Default for ClientTransport {
             dial_timeout,
             reconnect_base,
             reconnect_max,
+            quiet: _,
+            dial_gate: _,
         } = ClientConfig::default();
         let quic = TransportSettings::default();
         Self {
@@ -157,6 +164,24 @@ impl Default for ClientTransport {
             socket_buffer_bytes: quic.socket_buffer_bytes,
             mtu_initial: quic.mtu_initial,
             mtu_upper: quic.mtu_upper,
+        }
+    }
+}
+
+/// `[budget]` of a client: what it may spend in vain.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BudgetSection {
+    /// See [`QuietConfig::quiet_bytes`].
+    #[serde(deserialize_with = "text::size")]
+    pub quiet_bytes: usize,
+}
+
+impl Default for BudgetSection {
+    fn default() -> Self {
+        let quiet = QuietConfig::default();
+        Self {
+            quiet_bytes: usize::try_from(quiet.quiet_bytes).unwrap_or(usize::MAX),
         }
     }
 }
@@ -233,6 +258,11 @@ impl ClientFile {
             dial_timeout: transport.dial_timeout,
             reconnect_base: transport.reconnect_base,
             reconnect_max: transport.reconnect_max,
+            quiet: QuietConfig {
+                quiet_bytes: self.budget.quiet_bytes as u64,
+                ..QuietConfig::default()
+            },
+            dial_gate: DialGateConfig::default(),
         }
     }
 

@@ -26,6 +26,8 @@ pub struct WorldConfig {
     pub provider: ProviderConfig,
     /// The key tags 1 to `listed` are in the provider's roster.
     pub listed: u8,
+    /// The books of all ends are looked at every so many times that the world comes to rest: it is the cost of many clients.
+    pub books_every: u64,
     /// The provider's IPv4 pool, as text; empty for none.
     pub ipv4_pool: &'static str,
     /// The provider's IPv6 pool, as text; empty for none.
@@ -51,6 +53,7 @@ impl Default for WorldConfig {
             client: ClientConfig::default(),
             provider: ProviderConfig::default(),
             listed: 8,
+            books_every: 1,
             ipv4_pool: "10.85.0.0/16",
             ipv6_pool: "fd71:75e1::/64",
             client_mtu_max: 1_500,

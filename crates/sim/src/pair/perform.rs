@@ -15,7 +15,12 @@ use quell_wire::registry::ErrorCode;
 
 use super::carrier::{Direction, Item};
 use super::parcel::Cargo;
-use super::{Connection, End, Event, World};
+use super::{Connection, End, Event, Reach, World};
+
+/// What QUIC adds to a datagram: header, seal, and a share of its own acknowledgements.
+pub(super) const QUIC_OVERHEAD_BYTES: u64 = 38;
+/// A handshake that is answered: three datagrams. One that is not is repeated.
+const DIAL_BYTES: u64 = 3_600;
 
 /// Most outputs of one end in one go.
 const OUTPUTS_MAX: u32 = 200_000;
@@ -99,6 +104,8 @@ impl World {
     fn tell_client(&mut self, client: usize) {
         let now = self.now;
         let node = &mut self.clients[client];
+        let bytes_out = node.wire_bytes();
+        node.core.on_wire(bytes_out, now);
         let connection = node.connection.and_then(|n| self.connections.get(&n));
         if let Some(connection) = connection {
             let facts = connection.to_provider.facts();
@@ -120,7 +127,13 @@ impl World {
     fn perform_client(&mut self, client: usize, output: multi::Output) {
         let now = self.now;
         match output {
-            multi::Output::Dial { attempt } => self.dial(client, attempt),
+            multi::Output::Dial { attempt } => {
+                self.clients[client].dial_bytes += match self.reach {
+                    Reach::Up | Reach::Refusing => DIAL_BYTES,
+                    Reach::Silent => 3 * DIAL_BYTES,
+                };
+                self.dial(client, attempt);
+            }
             multi::Output::Control(bytes) => match self.sending_direction(client) {
                 Some(direction) => direction.send(Item::Control(bytes), now),
                 None => self.fail("control bytes without a connection"),
