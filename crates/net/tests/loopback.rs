@@ -9,6 +9,7 @@ use bytes::Bytes;
 use quell_core::config::{ClientConfig, ProviderConfig};
 use quell_core::drops::DropReason;
 use quell_core::provider::{AddressPool, Roster};
+use quell_net::backend::BackendSettings;
 use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
 use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
 use quell_net::engine::{Handle, Messages};
@@ -90,6 +91,7 @@ fn provider(
         pool: AddressPool::try_new("10.85.0.0/24".parse().ok(), "fd71::/64".parse().ok()).unwrap(),
         transport: TransportSettings::default(),
         mtu_max: 1_500,
+        backend: BackendSettings::default(),
     };
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {
@@ -127,6 +129,7 @@ fn client(
         },
         transport: TransportSettings::default(),
         mtu_max: 1_500,
+        backend: BackendSettings::default(),
         agent: "test".to_owned(),
     };
     let (tell, told) = std::sync::mpsc::channel();

@@ -26,13 +26,14 @@ use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use serde::Serialize;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tracing::{debug, info, warn};
 
 use super::client::Device;
 use super::link::{self, Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
 use super::{Handle, Request, now, sleep_until};
+use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
 use crate::error::NetError;
 use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
@@ -58,6 +59,8 @@ pub struct ProviderSettings {
     pub roster: Roster,
     /// Their addresses.
     pub pool: AddressPool,
+    /// The control plane.
+    pub backend: BackendSettings,
     /// QUIC's settings.
     pub transport: TransportSettings,
     /// Largest packet of the device, in bytes.
@@ -72,6 +75,8 @@ pub struct ProviderReport {
     pub provider: ProviderStatus,
     /// Handshakes refused because too many were under way.
     pub handshakes_refused: u64,
+    /// The control plane.
+    pub backend: BackendReport,
     /// UDP, over all connections.
     pub udp: UdpReport,
     /// The TUN's side.
@@ -87,6 +92,8 @@ struct Shared {
     inbox: RefCell<mpsc::Sender<(PublicKey, Bytes)>>,
     /// A connection ended: there may be a session without one, with a time of its own.
     ended: Notify,
+    /// Whether there is a session whose lanes could be told anything.
+    wanted: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -99,6 +106,7 @@ struct Handshakes {
 pub struct ProviderEngine {
     endpoint: Endpoint,
     shared: Rc<Shared>,
+    prober: Prober,
     pump: Pump,
     inlet: Inlet,
     requests: mpsc::Receiver<Request<ProviderReport>>,
@@ -110,12 +118,14 @@ impl ProviderEngine {
     /// called within a runtime. `seed` feeds all random draws of the core.
     ///
     /// # Errors
-    /// The socket cannot be opened, or a thread of the device not be started.
+    /// The socket cannot be opened, a thread of the device not be started, or a backend
+    /// not be trusted.
     pub fn new(
         settings: ProviderSettings,
         device: Device,
         seed: u64,
     ) -> Result<(Self, Handle<ProviderReport>), NetError> {
+        let prober = Prober::new(&settings.backend, seed)?;
         let watch = SocketWatch::default();
         let endpoint = endpoint::listen(
             &settings.identity,
@@ -131,7 +141,8 @@ impl ProviderEngine {
             settings.pool,
             settings.mtu_max,
             seed,
-        );
+        )
+        .with_signal(prober.handle().signal());
         let (_, mailbox) = messages::pair();
         let shared = Rc::new(Shared {
             core: RefCell::new(core),
@@ -141,10 +152,12 @@ impl ProviderEngine {
             watch,
             inbox: RefCell::new(mailbox.sender()),
             ended: Notify::new(),
+            wanted: watch::Sender::new(false),
         });
         let engine = Self {
             endpoint,
             shared,
+            prober,
             pump,
             inlet,
             requests,
@@ -159,6 +172,11 @@ impl ProviderEngine {
         self.shared.inbox.replace(mailbox.sender());
         self.mailbox = mailbox;
         messages
+    }
+
+    /// The control plane: what is known of it, and the way to tell more.
+    pub fn backend(&self) -> BackendHandle {
+        self.prober.handle()
     }
 
     /// Where it listens.
@@ -178,7 +196,9 @@ impl ProviderEngine {
     /// # Errors
     /// The TUN failed for good.
     pub async fn run(mut self) -> Result<(), NetError> {
+        let _questions = self.prober.start(&self.shared.wanted.subscribe());
         loop {
+            self.shared.note_demand();
             let suspended = self.shared.core.borrow().poll_suspended();
             tokio::select! {
                 () = sleep_until(suspended.map(|(at, _)| at)) => self.shared.handle_suspended(),
@@ -210,6 +230,7 @@ impl ProviderEngine {
         ProviderReport {
             provider,
             handshakes_refused: self.shared.handshakes.borrow().refused,
+            backend: self.prober.handle().report(),
             udp: UdpReport::of(self.shared.watch.counters(), frames),
             device: self.pump.counters(),
         }
@@ -232,6 +253,13 @@ impl ProviderEngine {
 }
 
 impl Shared {
+    /// Backends are asked only while there is a session.
+    fn note_demand(&self) {
+        let wants = self.core.borrow().has_sessions();
+        self.wanted
+            .send_if_modified(|wanted| std::mem::replace(wanted, wants) != wants);
+    }
+
     fn accept(self: &Rc<Self>, incoming: Incoming) {
         let mut handshakes = self.handshakes.borrow_mut();
         if handshakes.under_way >= HANDSHAKES_MAX {
@@ -267,7 +295,10 @@ impl Shared {
         };
         let admitted = self.core.borrow_mut().on_connection(key, now());
         match admitted {
-            Ok(id) => SessionTask::run(self, id, connection).await,
+            Ok(id) => {
+                self.note_demand();
+                SessionTask::run(self, id, connection).await;
+            }
             Err(refusal) => {
                 info!("client refused: {}: {}", refusal.code.name(), refusal.words);
                 link::close(&connection, &refusal);
