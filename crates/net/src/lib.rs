@@ -14,6 +14,8 @@
 pub mod backend;
 mod carrier;
 mod congestion;
+#[cfg(test)]
+mod counting;
 pub mod endpoint;
 pub mod engine;
 mod error;

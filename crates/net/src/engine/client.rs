@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 
 use super::link::{Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
-use super::notes::Notes;
+use super::notes::{self, Kind, Notes};
 use super::{Handle, Request, now, sleep_until};
 use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
 use crate::carrier::QuicReport;
@@ -137,7 +137,7 @@ pub struct ClientEngine {
     connection: Connection,
     watch: SocketWatch,
     prober: Prober,
-    notes: Notes,
+    notes: Notes<Kind>,
     pump: Pump,
     inlet: Inlet,
     outlet: Outlet,
@@ -371,7 +371,11 @@ impl ClientEngine {
                 self.with_link(|link| link.close(&violation));
                 self.connection = Connection::Idle;
             }
-            Output::Notice(notice) => self.notes.write(&notice, &self.settings.remote, now()),
+            Output::Notice(notice) => {
+                if let Some(suppressed) = self.notes.admit(Kind::of(&notice), now()) {
+                    notes::log(&notice, &self.settings.remote, suppressed);
+                }
+            }
         }
     }
 

@@ -1,42 +1,81 @@
-//! What a client's log says of its connection: one line a minute and class at most.
+//! What the engines' logs say of connections: one line a minute and class at most.
 //!
-//! A class is a kind of notice: the log of an outage tells that the connection was lost,
-//! and then each minute how the dials fare, with the number of notices that a line stands
-//! for beside itself (case B84). Whether a line is written depends on nothing but the
-//! lines before it, and nothing else depends on that.
+//! A class is a kind of event. The log of an outage tells that the connection was lost,
+//! and then each minute how the dials fare, with the number of events that a line stands
+//! for beside itself (case B84); that of a provider whom a thousand clients leave at once
+//! tells it once. Whether a line is written depends on nothing but the lines before it,
+//! and nothing else depends on that.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Instant;
 
 use quell_core::multi::Notice;
 use quell_tun::LogGate;
 use tracing::{info, warn};
 
-/// One gate a class.
-#[derive(Debug, Default)]
-pub(super) struct Notes {
-    up: LogGate,
-    resumed: LogGate,
-    suspended: LogGate,
-    down: LogGate,
-    dial_failed: LogGate,
+/// A gate for each class that has had an event; `C` has a handful of values.
+#[derive(Debug)]
+pub(super) struct Notes<C>(BTreeMap<C, LogGate>);
+
+impl<C> Default for Notes<C> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
 }
 
-impl Notes {
-    pub(super) fn write(&mut self, notice: &Notice, remote: &str, now: Instant) {
-        let gate = match notice {
-            Notice::Up { .. } => &mut self.up,
-            Notice::Resumed => &mut self.resumed,
-            Notice::Suspended { .. } => &mut self.suspended,
-            Notice::Down { .. } => &mut self.down,
-            Notice::DialFailed { .. } => &mut self.dial_failed,
-        };
-        if let Some(stands_for) = gate.admit(now) {
-            log(notice, remote, stands_for - 1);
+impl<C: Ord> Notes<C> {
+    /// `Some(n)`: write a line, `n` events of its class were held back before it.
+    pub(super) fn admit(&mut self, class: C, now: Instant) -> Option<u64> {
+        let gate = self.0.entry(class).or_default();
+        gate.admit(now).map(|stands_for| stands_for - 1)
+    }
+}
+
+/// The class of a client's notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Up,
+    Resumed,
+    Suspended,
+    Down,
+    DialFailed,
+}
+
+impl Kind {
+    pub(super) fn of(notice: &Notice) -> Self {
+        match notice {
+            Notice::Up { .. } => Self::Up,
+            Notice::Resumed => Self::Resumed,
+            Notice::Suspended { .. } => Self::Suspended,
+            Notice::Down { .. } => Self::Down,
+            Notice::DialFailed { .. } => Self::DialFailed,
         }
     }
 }
 
-fn log(notice: &Notice, remote: &str, suppressed: u64) {
+/// What a provider has to tell of its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum News {
+    Refused,
+    Closed,
+    SuspendedEnded,
+    MessagesEnded,
+}
+
+impl News {
+    pub(super) fn write(self, suppressed: u64, words: &dyn fmt::Display) {
+        match self {
+            Self::Refused => info!(suppressed, "client refused: {words}"),
+            Self::Closed => info!(suppressed, "session closed: {words}"),
+            Self::SuspendedEnded => info!(suppressed, "suspended session ended: {words}"),
+            Self::MessagesEnded => warn!(suppressed, "no more messages to a client: {words}"),
+        }
+    }
+}
+
+/// Writes the line of a client's notice.
+pub(super) fn log(notice: &Notice, remote: &str, suppressed: u64) {
     match notice {
         Notice::Up { failures_before } => info!(
             provider = remote,

@@ -11,6 +11,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,11 +28,12 @@ use quell_wire::registry::ErrorCode;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::{debug, info, warn};
+use tracing::debug;
 
 use super::client::Device;
 use super::link::{self, Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
+use super::notes::{News, Notes};
 use super::{Handle, Request, now, sleep_until};
 use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
 use crate::error::NetError;
@@ -94,6 +96,7 @@ struct Shared {
     ended: Notify,
     /// Whether there is a session whose lanes could be told anything.
     wanted: watch::Sender<bool>,
+    notes: RefCell<Notes<News>>,
 }
 
 #[derive(Default)]
@@ -153,6 +156,7 @@ impl ProviderEngine {
             inbox: RefCell::new(mailbox.sender()),
             ended: Notify::new(),
             wanted: watch::Sender::new(false),
+            notes: RefCell::default(),
         });
         let engine = Self {
             endpoint,
@@ -253,6 +257,12 @@ impl ProviderEngine {
 }
 
 impl Shared {
+    fn note(&self, news: News, words: &dyn fmt::Display) {
+        if let Some(suppressed) = self.notes.borrow_mut().admit(news, now()) {
+            news.write(suppressed, words);
+        }
+    }
+
     /// Backends are asked only while there is a session.
     fn note_demand(&self) {
         let wants = self.core.borrow().has_sessions();
@@ -300,7 +310,10 @@ impl Shared {
                 SessionTask::run(self, id, connection).await;
             }
             Err(refusal) => {
-                info!("client refused: {}: {}", refusal.code.name(), refusal.words);
+                self.note(
+                    News::Refused,
+                    &format_args!("{}: {}", refusal.code.name(), refusal.words),
+                );
                 link::close(&connection, &refusal);
             }
         }
@@ -358,9 +371,9 @@ impl Shared {
         while let Some(output) = core.poll_output(id, now()) {
             match output {
                 Output::Deliver(packet) => outlet.push(packet),
-                Output::MessagesEnded(end) => warn!("no more messages to a client: {end}"),
+                Output::MessagesEnded(end) => self.note(News::MessagesEnded, &end),
                 Output::Close(violation) => {
-                    info!("suspended session ended: {}", violation.words);
+                    self.note(News::SuspendedEnded, &violation.words);
                     core.on_closed(id, Some(violation.code), now());
                 }
                 Output::Control(_) | Output::Datagram(_) => {
@@ -418,7 +431,7 @@ impl SessionTask {
             if let Some(violation) = self.drain() {
                 link::close(&self.connection, &violation);
                 let loss = Loss::said(&violation);
-                info!("session closed: {}", loss.words);
+                self.shared.note(News::Closed, &loss.words);
                 return loss;
             }
             match self.wait().await {
@@ -519,7 +532,7 @@ impl SessionTask {
                         }
                     }
                 }
-                (Output::MessagesEnded(end), _) => warn!("no more messages to a client: {end}"),
+                (Output::MessagesEnded(end), _) => self.shared.note(News::MessagesEnded, &end),
                 (Output::Control(_) | Output::Datagram(_), None) => {
                     debug!("output before the control stream is open");
                 }
