@@ -15,6 +15,7 @@
 //! given the [`Streams`] it may use.
 
 mod daemon;
+mod socket;
 pub mod stage;
 mod table;
 mod verbs;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verbs::{check, demo, keygen, provide, pubkey, status, up};
+use verbs::{check, demo, keygen, provide, pubkey, status, up, why};
 
 /// What a run may read and write.
 pub struct Streams<'a> {
@@ -92,6 +93,7 @@ enum Verb {
     Pubkey(pubkey::Pubkey),
     Check(check::Check),
     Status(status::Status),
+    Why(why::Why),
 }
 
 impl Verb {
@@ -104,6 +106,7 @@ impl Verb {
             Self::Pubkey(verb) => verb.run(streams),
             Self::Check(verb) => verb.run(streams),
             Self::Status(verb) => verb.run(streams),
+            Self::Why(verb) => verb.run(streams),
         }
     }
 }

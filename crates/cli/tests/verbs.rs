@@ -476,3 +476,102 @@ fn the_binary_reads_standard_input() {
         .unwrap();
     assert_eq!(String::from_utf8(done.stdout).unwrap().trim_end(), public);
 }
+
+// why
+
+fn waiting() -> Value {
+    json!({
+        "state": "waiting",
+        "reason": "cannot find vpn.example.net",
+        "next_dial_in_ms": 4_200,
+        "dials": 7,
+        "sessions": 1,
+        "provider_address": "192.0.2.7:6610",
+        "server": {"address": "vpn.example.net:6610", "public_key": "quellpub1abc"},
+        "dial_gate": {"state": "backoff", "failures": 3, "next_in_s": 4.2, "reason": "blocked for 4.2 s: the last 3 dials failed"},
+        "backend": {"degraded": true, "reason": "degraded: probe failed 5 times", "backends": []},
+    })
+}
+
+#[test]
+fn why_says_what_stands_between_by_any_of_the_servers_names() {
+    let folder = Folder::new();
+    let dir = folder.0.path();
+    let _exit = folder.serve("exit.sock", json!({"role": "provider", "sessions": []}));
+    let _other = folder.serve(
+        "a.sock",
+        json!({"state": "up", "server": {"address": "other:1"}}),
+    );
+    let _client = folder.serve("quell0.sock", waiting());
+    // A killed client's.
+    drop(UnixListener::bind(folder.path("dead.sock")).unwrap());
+    let names = [
+        "vpn.example.net",
+        "VPN.example.net:6610",
+        "192.0.2.7",
+        "quellpub1abc",
+    ];
+    for name in names {
+        let said = quell(&[&"why", &name, &"--run-dir", &dir]);
+        assert_eq!((said.exit, said.err.as_str()), (Exit::Done, ""), "{name}");
+        let mut lines = said.out.lines();
+        let first = "vpn.example.net:6610 is not connected: cannot find vpn.example.net";
+        assert_eq!(lines.next(), Some(first));
+        for row in [
+            "next dial  in 5 s",
+            "so far     7 dials, 1 sessions",
+            "dial gate  blocked for 4.2 s: the last 3 dials failed",
+            "backend    degraded: probe failed 5 times",
+        ] {
+            assert!(
+                said.out.lines().any(|line| line == row),
+                "{row}:\n{}",
+                said.out
+            );
+        }
+    }
+    let said = quell(&[&"why", &"other:1", &"--run-dir", &dir]);
+    assert!(
+        said.out
+            .starts_with("nothing stands in the way of other:1: the tunnel is up\n")
+    );
+    let said = quell(&[&"why", &"vpn.example.net:443", &"--run-dir", &dir]);
+    assert_eq!(said.exit, Exit::Failed);
+    assert_one_error(&said);
+    let known = "no client here dials vpn.example.net:443: those that run dial other:1, vpn.example.net:6610";
+    assert_eq!(said.err, format!("error: {known}\n"));
+}
+
+#[test]
+fn why_without_a_client_says_so_and_a_stalled_path_is_no_tunnel_that_is_up() {
+    let folder = Folder::new();
+    let run = || quell(&[&"why", &"a", &"--run-dir", &folder.0.path()]);
+    assert!(run().err.contains("no control socket in"));
+    let exit = folder.serve("exit.sock", json!({"role": "provider"}));
+    let said = run();
+    assert_eq!(said.exit, Exit::Failed);
+    assert_eq!(said.err, "error: no client runs here that could dial a\n");
+    drop(exit);
+    let status = json!({"state": "up", "path": {"stalled": true}, "server": {"address": "a:6610"}});
+    let _client = folder.serve("quell0.sock", status);
+    let said = run();
+    let first = "a:6610 is connected, but the path to it does not answer\n";
+    assert!(said.out.starts_with(first), "{}", said.out);
+}
+
+#[test]
+fn status_shows_the_backend_in_one_line_to_people_and_whole_to_programs() {
+    let folder = Folder::new();
+    let server = folder.serve("quell0.sock", waiting());
+    let said = quell(&[&"status", &"--socket", &server.path()]);
+    let row = |line: &&str| line.starts_with("backend ");
+    let rows: Vec<_> = said.out.lines().filter(row).collect();
+    assert_eq!(rows.len(), 1, "{}", said.out);
+    assert!(
+        rows[0].ends_with("  degraded: probe failed 5 times"),
+        "{rows:?}"
+    );
+    let said = quell(&[&"status", &"--json", &"--socket", &server.path()]);
+    let status: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(status["backend"], waiting()["backend"]);
+}

@@ -25,6 +25,14 @@ pub enum NetError {
         /// What the system said.
         source: io::Error,
     },
+    /// A backend is to be asked over TLS, and there is nobody to trust.
+    #[error(
+        "cannot ask a backend by https: the system's certificate authorities are not to be had: {words}"
+    )]
+    Trust {
+        /// What is wrong with them.
+        words: String,
+    },
     /// The TUN failed for good.
     #[error("the TUN failed: {0}")]
     Tun(#[from] quell_tun::TunError),

@@ -3,6 +3,7 @@
 //! | module | job |
 //! |---|---|
 //! | [`engine`] | the tasks that feed and drain the core |
+//! | [`backend`] | asks the control plane how it is |
 //! | `pump` | the TUN threads and their channels |
 //! | `carrier` | the seam to QUIC: batches of datagrams |
 //! | `socket` | our UDP socket under quinn: it counts and it forgives |
@@ -10,8 +11,11 @@
 //! | `congestion` | quinn's Cubic with the core's loss floor under it |
 //! | [`identity`], `tls` | one Ed25519 key a peer, raw public keys both ways |
 
+pub mod backend;
 mod carrier;
 mod congestion;
+#[cfg(test)]
+mod counting;
 pub mod endpoint;
 pub mod engine;
 mod error;

@@ -3,19 +3,24 @@
 
 mod ends;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quell_core::config::ProviderConfig;
+use quell_core::config::{BackendHealthConfig, ProviderConfig};
 use quell_core::drops::DropReason;
+use quell_lab::http::Server;
+use quell_net::backend::BackendSettings;
 use quell_net::engine::client::ClientReport;
+use quell_net::engine::provider::ProviderReport;
 use quell_net::identity::Identity;
+use quell_packet::build::Segment;
 use quell_packet::{IpPacket, build};
+use quell_wire::key::PublicKey;
 use tokio::runtime::Builder;
 
-use ends::{PATIENCE, Running, client, named, provider};
+use ends::{PATIENCE, Running, client, client_of, named, provider, provider_of};
 
 fn addresses(client: &Running<ClientReport, ()>) -> (IpAddr, IpAddr) {
     client.until("up", |report| {
@@ -239,4 +244,105 @@ fn messages_cross_both_ways_whole_and_in_order_and_a_full_window_waits() {
     });
     user.stop();
     exit.stop();
+}
+
+/// A backend at `address`, asked as often as a file may ask for.
+fn backend_at(address: SocketAddr) -> BackendSettings {
+    let settings = BackendSettings {
+        urls: vec![format!("http://{address}/").parse().unwrap()],
+        health: BackendHealthConfig {
+            check_interval: Duration::from_secs(5),
+            retry_interval: Duration::from_millis(500),
+            probe_interval_min: Duration::from_secs(1),
+            probe_interval_max: Duration::from_secs(2),
+            ..BackendHealthConfig::default()
+        },
+    };
+    settings.try_new().unwrap()
+}
+
+/// TCP through a tunnel, segment by segment.
+struct Stream<'a> {
+    client: &'a Running<ClientReport, ()>,
+    provider: &'a Running<ProviderReport, PublicKey>,
+    own: IpAddr,
+    sent: u32,
+}
+
+impl Stream<'_> {
+    /// Sends a segment a few milliseconds and sees it arrive, until `done`; how long that took.
+    fn until(
+        &mut self,
+        patience: Duration,
+        done: impl Fn(&ClientReport, &ProviderReport) -> bool,
+    ) -> Duration {
+        let start = Instant::now();
+        while !done(&self.client.status(), &self.provider.status()) {
+            assert!(start.elapsed() < patience, "not within {patience:?}");
+            let fields = Segment {
+                sequence: self.sent,
+                ..Segment::default()
+            };
+            let to = SocketAddr::from(([192, 0, 2, 1], 443));
+            let segment = build::tcp((self.own, 4_000).into(), to, &fields, &[7; 600]);
+            self.client.device.inject_copy(&segment).unwrap();
+            let arrived = self.provider.device.take_within(PATIENCE);
+            assert_eq!(arrived, Some(Bytes::from(segment)));
+            self.sent += 1;
+            thread::sleep(Duration::from_millis(3));
+        }
+        start.elapsed()
+    }
+}
+
+// case B30
+#[test]
+fn a_backend_that_dies_is_known_and_costs_what_flows_nothing_and_one_that_is_back_is_known() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let backend = Server::start(any).unwrap();
+    let (at, settings) = (backend.address(), backend_at(backend.address()));
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let config = ProviderConfig::default();
+    let (provider, remote) = provider_of(&exit, named(&user), config, settings.clone());
+    let client = client_of(&user, exit.public_key(), remote, settings);
+    let (own, _) = addresses(&client);
+    let mut stream = Stream {
+        client: &client,
+        provider: &provider,
+        own,
+        sent: 0,
+    };
+    let words = "well: it answers";
+    stream.until(PATIENCE, |client, provider| {
+        client.backend.reason == words && provider.backend.reason == words
+    });
+    assert!(backend.stats().answered >= 2);
+
+    drop(backend);
+    // check_interval * 1.2 + 2 * retry_interval, and the machine's own time.
+    let known = Duration::from_secs(7) + Duration::from_secs(2);
+    stream.until(known, |client, provider| {
+        client.backend.degraded && provider.backend.degraded
+    });
+    let entry = client.status().backend.backends[0].clone();
+    assert_eq!(entry.url, Some(format!("http://{at}/")));
+    assert!(entry.last_failure.unwrap().contains("refused"));
+    let since = Instant::now();
+    stream.until(PATIENCE, |client, _| {
+        assert!(client.backend.degraded);
+        since.elapsed() > Duration::from_secs(1)
+    });
+
+    let _backend = Server::start(at).unwrap();
+    let back = Duration::from_secs(2) + Duration::from_secs(2);
+    stream.until(back, |client, provider| {
+        !client.backend.degraded && !provider.backend.degraded
+    });
+
+    let sent = u64::from(stream.sent);
+    let lane = client.status().client.path.unwrap().flow.send;
+    assert_eq!((lane.accepted, lane.expired), (sent, 0));
+    // A machine that stands still for a round trip is a silence, too; degraded or not.
+    let copies = lane.evidence_resends + lane.silence_resends;
+    assert!(copies * 100 <= sent, "{copies} copies of {sent}");
 }

@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 
 use parking_lot::Mutex;
+use quell_net::backend::BackendHandle;
 use quell_net::engine::Messages;
 use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
 use quell_net::identity::Identity;
@@ -22,6 +23,7 @@ pub struct Client {
     _control: Server,
     running: Running<ClientReport>,
     messages: Mutex<Option<Messages<()>>>,
+    backend: BackendHandle,
 }
 
 impl Client {
@@ -38,6 +40,7 @@ impl Client {
             remote: file.provider.address.to_string(),
             core: file.core().try_new()?,
             transport: file.transport.quic().try_new()?,
+            backend: file.backend.settings().try_new()?,
             mtu_max: file.tun.mtu_max,
             agent: agent(),
         };
@@ -52,15 +55,21 @@ impl Client {
             })?;
             let (mut engine, handle, wanted) = ClientEngine::new(settings, split(tun), seed)?;
             // The starter may have gone; the engine then ends by its handle.
-            let _ = give.send(engine.messages());
+            let _ = give.send((engine.messages(), engine.backend()));
             let _ = tell.send(Ok(handle));
             tokio::select! {
                 ended = engine.run() => Ok(ended?),
                 failed = device::follow(&name, &routes, wanted, &ready) => failed,
             }
         })?;
+        let (messages, backend) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let server = Dialed {
+            address: file.provider.address.to_string(),
+            public_key: file.provider.public_key.to_string(),
+        };
         let status = move |report: ClientReport| Described {
             report,
+            server: server.clone(),
             interface_ready: *is_ready.borrow(),
         };
         let control = control::serve(
@@ -70,7 +79,8 @@ impl Client {
         Ok(Self {
             _control: control,
             running,
-            messages: Mutex::new(given.try_recv().ok()),
+            messages: Mutex::new(Some(messages)),
+            backend,
         })
     }
 
@@ -78,6 +88,24 @@ impl Client {
     /// `None` after the first call.
     pub fn messages(&self) -> Option<Messages<()>> {
         self.messages.lock().take()
+    }
+
+    /// Tells that a call of your own to the control plane failed. Three in a row, each in
+    /// another 500 ms (`backend.failures_to_degrade`), degrade the backend: what is
+    /// acknowledged is resent ever more rarely on paths that do not answer, and nothing
+    /// else changes, until a success. A call that was cancelled is neither a failure nor
+    /// a success, one that was refused (4xx) is a success: somebody answered.
+    ///
+    /// For programs that talk to their control plane themselves. With `backend.urls` set,
+    /// notes and quell's own questions are one account: either's success ends it.
+    pub fn note_backend_failure(&self) {
+        self.backend.note_failure();
+    }
+
+    /// Tells that a call of your own to the control plane was answered: ends what
+    /// [`Self::note_backend_failure`] began.
+    pub fn note_backend_success(&self) {
+        self.backend.note_success();
     }
 
     /// What it is doing.
@@ -102,11 +130,20 @@ impl Client {
     }
 }
 
+/// The provider, as the configuration has it.
+#[derive(Debug, Clone, Serialize)]
+struct Dialed {
+    address: String,
+    public_key: String,
+}
+
 /// What the control socket says of a client.
 #[derive(Serialize)]
 struct Described {
     #[serde(flatten)]
     report: ClientReport,
+    /// Who is dialed.
+    server: Dialed,
     /// Whether addresses and routes are in place.
     interface_ready: bool,
 }

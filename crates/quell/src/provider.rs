@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use parking_lot::Mutex;
 use quell_core::provider::Roster;
 use quell_egress::{EgressConfig, KernelEgress};
+use quell_net::backend::BackendHandle;
 use quell_net::engine::Messages;
 use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
 use quell_net::identity::Identity;
@@ -26,6 +27,7 @@ pub struct Provider {
     _control: Server,
     running: Running<ProviderReport>,
     messages: Mutex<Option<Messages<PublicKey>>>,
+    backend: BackendHandle,
 }
 
 impl Provider {
@@ -61,7 +63,7 @@ impl Provider {
             let (mut engine, handle) = ProviderEngine::new(settings, split(tun), seed)?;
             info!(listen = %engine.local_addr()?, interface = name, "provider is ready");
             // The starter may have gone; the engine then ends by its handle.
-            let _ = give.send(engine.messages());
+            let _ = give.send((engine.messages(), engine.backend()));
             let _ = tell.send(Ok(handle));
             let ended = engine.run().await;
             // Why it ended says more than what could not be taken away afterwards.
@@ -69,6 +71,7 @@ impl Provider {
             ended?;
             Ok(removed?)
         })?;
+        let (messages, backend) = given.try_recv().map_err(|_| Error::EngineLost)?;
         let control = control::serve(
             &file.control_socket(),
             answers(running.handle(), "provider", |report| report),
@@ -76,7 +79,8 @@ impl Provider {
         Ok(Self {
             _control: control,
             running,
-            messages: Mutex::new(given.try_recv().ok()),
+            messages: Mutex::new(Some(messages)),
+            backend,
         })
     }
 
@@ -84,6 +88,24 @@ impl Provider {
     /// theirs; `None` after the first call.
     pub fn messages(&self) -> Option<Messages<PublicKey>> {
         self.messages.lock().take()
+    }
+
+    /// Tells that a call of your own to the control plane failed. Three in a row, each in
+    /// another 500 ms (`backend.failures_to_degrade`), degrade the backend: what is
+    /// acknowledged is resent ever more rarely on paths that do not answer, and nothing
+    /// else changes, until a success. A call that was cancelled is neither a failure nor
+    /// a success, one that was refused (4xx) is a success: somebody answered.
+    ///
+    /// For programs that talk to their control plane themselves. With `backend.urls` set,
+    /// notes and quell's own questions are one account: either's success ends it.
+    pub fn note_backend_failure(&self) {
+        self.backend.note_failure();
+    }
+
+    /// Tells that a call of your own to the control plane was answered: ends what
+    /// [`Self::note_backend_failure`] began.
+    pub fn note_backend_success(&self) {
+        self.backend.note_success();
     }
 
     /// What it is doing.
@@ -122,6 +144,7 @@ fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {
         roster: Roster::try_new(clients)?,
         pool: file.addresses.pool()?,
         transport: file.transport.quic().try_new()?,
+        backend: file.backend.settings().try_new()?,
         mtu_max: file.egress.tun_mtu,
     })
 }

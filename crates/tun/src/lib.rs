@@ -31,7 +31,7 @@ mod device;
 mod error;
 #[cfg(target_os = "linux")]
 pub mod link;
-mod log_gate;
+pub mod log_gate;
 #[cfg(target_os = "linux")]
 pub mod os;
 mod patience;
@@ -47,5 +47,6 @@ pub use device::{
     TunWriter, WriteReport,
 };
 pub use error::TunError;
+pub use log_gate::LogGate;
 pub use slab::SLAB_BYTES;
 pub use stop::StopHandle;

@@ -12,6 +12,7 @@
     reason = "figures are what a scenario has to say"
 )]
 
+mod backend;
 mod carries;
 mod commands;
 mod cut;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         .test_threads
         .get_or_insert(SCENARIOS_PER_CORE * cores);
     let trials = [
+        backend::trials(),
         carries::trials(),
         commands::trials(),
         cut::trials(),

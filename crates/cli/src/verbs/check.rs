@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use quell::config::{
-    self, ClientFile, Config, EgressKind, LanesConfig, ProviderFile, read_private_key,
+    self, BackendSection, ClientFile, Config, EgressKind, LanesConfig, ProviderFile,
+    read_private_key,
 };
 use quell_net::identity::Identity;
 use quell_net::transport::TransportSettings;
@@ -70,6 +71,7 @@ fn client(file: &ClientFile) -> Result<Table, Failure> {
     );
     lanes(&mut table, &core.path.lanes);
     quic(&mut table, file.transport.quic());
+    backend(&mut table, &file.backend);
     table.row("control socket", file.control_socket().display());
     table.row("log", file.log.level);
     Ok(table)
@@ -117,6 +119,7 @@ fn provider(file: &ProviderFile) -> Result<Table, Failure> {
     );
     lanes(&mut table, &file.core().path.lanes);
     quic(&mut table, file.transport.quic());
+    backend(&mut table, &file.backend);
     table.row("control socket", file.control_socket().display());
     table.row("log", file.log.level);
     Ok(table)
@@ -141,6 +144,16 @@ fn lanes(table: &mut Table, lanes: &LanesConfig) {
             lanes.tcp, send.max_resend_count, send.ack_timeout
         ),
     );
+}
+
+fn backend(table: &mut Table, backend: &BackendSection) {
+    match backend.urls.as_slice() {
+        [] => table.row("backend", "none: nobody is asked"),
+        urls => table.row(
+            "backend",
+            format!("{}, asked every {:?}", listed(urls), backend.check_interval),
+        ),
+    }
 }
 
 fn quic(table: &mut Table, quic: TransportSettings) {

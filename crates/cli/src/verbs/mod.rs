@@ -7,3 +7,4 @@ pub(crate) mod provide;
 pub(crate) mod pubkey;
 pub(crate) mod status;
 pub(crate) mod up;
+pub(crate) mod why;

@@ -20,6 +20,11 @@ pub struct BackendHealthConfig {
     ///
     /// 5 s (DESIGN §5): who waits longer has no use for the answer. Range 100 ms to 60 s.
     pub attempt_timeout: Duration,
+    /// How often a backend that answers is asked how it is, while a session is wanted.
+    ///
+    /// 30 s: an outage is known within a minute, and the greetings cost some 5 KB a minute.
+    /// Each wait is jittered by a fifth. Range 5 s to 10 min.
+    pub check_interval: Duration,
     /// Wait after a failure while the backend is not degraded.
     ///
     /// 1 s: the third failure of a single caller comes after some 2 s, and a fast refusal
@@ -50,6 +55,7 @@ impl Default for BackendHealthConfig {
         Self {
             failures_to_degrade: 3,
             attempt_timeout: Duration::from_secs(5),
+            check_interval: Duration::from_secs(30),
             retry_interval: Duration::from_secs(1),
             probe_interval_min: Duration::from_secs(5),
             probe_interval_max: Duration::from_secs(30),
@@ -75,6 +81,11 @@ impl BackendHealthConfig {
                 "attempt_timeout",
                 self.attempt_timeout,
                 ms(100)..=ms(60_000),
+            ),
+            (
+                "check_interval",
+                self.check_interval,
+                ms(5_000)..=ms(600_000),
             ),
             ("retry_interval", self.retry_interval, ms(500)..=ms(60_000)),
             ("probe_interval_min", min, ms(1_000)..=ms(300_000)),
@@ -106,7 +117,7 @@ mod tests {
     fn each_range_ends_where_it_says() {
         type Change = fn(&mut BackendHealthConfig);
         const NS: Duration = Duration::from_nanos(1);
-        let cases: [(&str, Change, Change); 4] = [
+        let cases: [(&str, Change, Change); 5] = [
             (
                 "backend.failures_to_degrade",
                 |c| c.failures_to_degrade = 100,
@@ -116,6 +127,11 @@ mod tests {
                 "backend.in_flight_max",
                 |c| c.in_flight_max = 1,
                 |c| c.in_flight_max = 0,
+            ),
+            (
+                "backend.check_interval",
+                |c| c.check_interval = Duration::from_secs(5),
+                |c| c.check_interval = Duration::from_secs(5) - NS,
             ),
             (
                 "backend.retry_interval",

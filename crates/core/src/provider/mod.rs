@@ -126,6 +126,11 @@ impl Provider {
         self
     }
 
+    /// Whether there is a session, connected or suspended.
+    pub fn has_sessions(&self) -> bool {
+        !self.sessions.is_empty()
+    }
+
     /// The provider's own addresses inside the tunnel.
     pub fn gateway(&self) -> TunnelAddresses {
         self.pool.gateway()

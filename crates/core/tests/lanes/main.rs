@@ -10,6 +10,7 @@
 //! | `order` | messages in strict order to the end or a named end; flows that do not wait for each other |
 //! | `healthy` | degradation that changes nothing while acknowledgements flow (R-19) |
 //! | `blackhole` | a day without a path, and healing at any point |
+//! | `signal` | failures of a backend, from the report to the resend |
 //! | `timelines` | one misfortune each, with its moments |
 //! | `cap` | no pack is handed over more often than the cap, under any schedule |
 //! | `liar` | what each end does about a peer that lies |
@@ -22,4 +23,5 @@ mod liar;
 mod loss;
 mod order;
 mod pair;
+mod signal;
 mod timelines;

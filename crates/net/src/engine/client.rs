@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::{FutureExt as _, LocalBoxFuture};
 use quell_core::config::ClientConfig;
 use quell_core::health::sleep::SleepWatch;
-use quell_core::multi::{Client, Loss, Notice, Output};
+use quell_core::multi::{Client, Loss, Output};
 use quell_core::path::Violation;
 use quell_core::send::Backpressure;
 use quell_core::status::{ClientStatus, TunnelAddresses};
@@ -21,8 +21,10 @@ use tracing::{debug, info, warn};
 
 use super::link::{Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
+use super::notes::{self, Kind, Notes};
 use super::sleep;
 use super::{Handle, Request, now, sleep_until};
+use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
 use crate::carrier::QuicReport;
 use crate::error::NetError;
 use crate::identity::Identity;
@@ -49,6 +51,8 @@ pub struct ClientSettings {
     pub transport: TransportSettings,
     /// Largest packet of the device, in bytes.
     pub mtu_max: u16,
+    /// The control plane.
+    pub backend: BackendSettings,
     /// What we call ourselves.
     pub agent: String,
 }
@@ -82,6 +86,8 @@ pub struct ClientReport {
     pub client: ClientStatus,
     /// Where the provider was found last.
     pub provider_address: Option<SocketAddr>,
+    /// The control plane.
+    pub backend: BackendReport,
     /// UDP, over all connections so far.
     pub udp: UdpReport,
     /// The TUN's side.
@@ -132,6 +138,8 @@ pub struct ClientEngine {
     attempt: u64,
     connection: Connection,
     watch: SocketWatch,
+    prober: Prober,
+    notes: Notes<Kind>,
     pump: Pump,
     inlet: Inlet,
     outlet: Outlet,
@@ -151,12 +159,13 @@ impl ClientEngine {
     /// like. `seed` feeds all random draws of the core.
     ///
     /// # Errors
-    /// A thread of the device could not be started.
+    /// A thread of the device could not be started, or a backend not be trusted.
     pub fn new(
         settings: ClientSettings,
         device: Device,
         seed: u64,
     ) -> Result<(Self, Handle<ClientReport>, watch::Receiver<DeviceState>), NetError> {
+        let prober = Prober::new(&settings.backend, seed)?;
         let (pump, inlet, outlet) = pump::start(device.reader, device.writer, device.stop)?;
         let (handle, requests) = Handle::new();
         let (device, wanted) = watch::channel(DeviceState::default());
@@ -166,13 +175,16 @@ impl ClientEngine {
             settings.mtu_max,
             seed,
             now(),
-        );
+        )
+        .with_signal(prober.handle().signal());
         let engine = Self {
             settings,
             core,
             attempt: 0,
             connection: Connection::Idle,
             watch: SocketWatch::default(),
+            prober,
+            notes: Notes::default(),
             pump,
             inlet,
             outlet,
@@ -196,11 +208,19 @@ impl ClientEngine {
         messages
     }
 
+    /// The control plane: what is known of it, and the way to tell more.
+    pub fn backend(&self) -> BackendHandle {
+        self.prober.handle()
+    }
+
     /// Runs until it is told to stop, or until the TUN is gone.
     ///
     /// # Errors
     /// The TUN failed for good.
     pub async fn run(mut self) -> Result<(), NetError> {
+        // A client wants a session for as long as it runs.
+        let (_wanted, is_wanted) = watch::channel(true);
+        let _questions = self.prober.start(&is_wanted);
         loop {
             self.drain();
             match self.wait().await {
@@ -359,7 +379,11 @@ impl ClientEngine {
                 self.with_link(|link| link.close(&violation));
                 self.connection = Connection::Idle;
             }
-            Output::Notice(notice) => log(&notice, &self.settings.remote),
+            Output::Notice(notice) => {
+                if let Some(suppressed) = self.notes.admit(Kind::of(&notice), now()) {
+                    notes::log(&notice, &self.settings.remote, suppressed);
+                }
+            }
         }
     }
 
@@ -398,6 +422,7 @@ impl ClientEngine {
             quic,
             client,
             provider_address: self.provider_address,
+            backend: self.prober.handle().report(),
             udp,
             device: self.pump.counters(),
         }
@@ -454,39 +479,4 @@ async fn resolve(remote: &str, attempt: u64) -> Result<SocketAddr, String> {
         .get(turn)
         .copied()
         .ok_or_else(|| format!("{remote} has no address"))
-}
-
-fn log(notice: &Notice, remote: &str) {
-    match notice {
-        Notice::Up { failures_before } => info!(provider = remote, failures_before, "tunnel is up"),
-        Notice::Resumed => info!(provider = remote, "the session goes on"),
-        Notice::Suspended {
-            words,
-            next_dial_in,
-        } => warn!(
-            provider = remote,
-            next_dial_in_s = next_dial_in.as_secs_f32(),
-            "connection lost, the session waits for another: {words}"
-        ),
-        Notice::Down {
-            words,
-            next_dial_in,
-        } => warn!(
-            provider = remote,
-            next_dial_in_s = next_dial_in.as_secs_f32(),
-            "tunnel is down: {words}"
-        ),
-        Notice::DialFailed {
-            words,
-            failures,
-            next_dial_in,
-        } => {
-            warn!(
-                provider = remote,
-                failures,
-                next_dial_in_s = next_dial_in.as_secs_f32(),
-                "cannot connect: {words}"
-            );
-        }
-    }
 }

@@ -9,6 +9,7 @@ pub mod client;
 
 mod link;
 mod messages;
+mod notes;
 pub mod provider;
 mod sleep;
 
@@ -66,12 +67,12 @@ impl<S> Handle<S> {
 }
 
 /// The time that the core is told: tokio's, so that it can be paused in tests.
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
 /// Sleeps until `deadline`, for ever without one.
-async fn sleep_until(deadline: Option<Instant>) {
+pub(crate) async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,

@@ -16,6 +16,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -33,13 +34,15 @@ use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use serde::Serialize;
-use tokio::sync::{Notify, mpsc};
-use tracing::{debug, info, warn};
+use tokio::sync::{Notify, mpsc, watch};
+use tracing::{debug, info};
 
 use super::client::Device;
 use super::link::{self, Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
+use super::notes::{News, Notes};
 use super::{Handle, Request, now, sleep_until};
+use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
 use crate::error::NetError;
 use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
@@ -66,6 +69,8 @@ pub struct ProviderSettings {
     pub roster: Roster,
     /// Their addresses.
     pub pool: AddressPool,
+    /// The control plane.
+    pub backend: BackendSettings,
     /// QUIC's settings.
     pub transport: TransportSettings,
     /// Largest packet of the device, in bytes.
@@ -78,6 +83,8 @@ pub struct ProviderReport {
     /// The core.
     #[serde(flatten)]
     pub provider: ProviderStatus,
+    /// The control plane.
+    pub backend: BackendReport,
     /// UDP, over all connections.
     pub udp: UdpReport,
     /// The TUN's side.
@@ -92,12 +99,16 @@ struct Shared {
     inbox: RefCell<mpsc::Sender<(PublicKey, Bytes)>>,
     /// A connection ended: there may be a session without one, with a time of its own.
     ended: Notify,
+    /// Whether there is a session whose lanes could be told anything.
+    wanted: watch::Sender<bool>,
+    notes: RefCell<Notes<News>>,
 }
 
 /// The provider's engine. Runs on a current-thread runtime within a `LocalSet`.
 pub struct ProviderEngine {
     endpoint: Endpoint,
     shared: Rc<Shared>,
+    prober: Prober,
     pump: Pump,
     inlet: Inlet,
     requests: mpsc::Receiver<Request<ProviderReport>>,
@@ -109,12 +120,14 @@ impl ProviderEngine {
     /// called within a runtime. `seed` feeds all random draws of the core.
     ///
     /// # Errors
-    /// The socket cannot be opened, or a thread of the device not be started.
+    /// The socket cannot be opened, a thread of the device not be started, or a backend
+    /// not be trusted.
     pub fn new(
         settings: ProviderSettings,
         device: Device,
         seed: u64,
     ) -> Result<(Self, Handle<ProviderReport>), NetError> {
+        let prober = Prober::new(&settings.backend, seed)?;
         let watch = SocketWatch::default();
         let endpoint = endpoint::listen(
             &settings.identity,
@@ -130,7 +143,8 @@ impl ProviderEngine {
             settings.pool,
             settings.mtu_max,
             seed,
-        );
+        )
+        .with_signal(prober.handle().signal());
         let (_, mailbox) = messages::pair();
         let shared = Rc::new(Shared {
             core: RefCell::new(core),
@@ -139,10 +153,13 @@ impl ProviderEngine {
             watch,
             inbox: RefCell::new(mailbox.sender()),
             ended: Notify::new(),
+            wanted: watch::Sender::new(false),
+            notes: RefCell::default(),
         });
         let engine = Self {
             endpoint,
             shared,
+            prober,
             pump,
             inlet,
             requests,
@@ -157,6 +174,11 @@ impl ProviderEngine {
         self.shared.inbox.replace(mailbox.sender());
         self.mailbox = mailbox;
         messages
+    }
+
+    /// The control plane: what is known of it, and the way to tell more.
+    pub fn backend(&self) -> BackendHandle {
+        self.prober.handle()
     }
 
     /// Where it listens.
@@ -176,7 +198,9 @@ impl ProviderEngine {
     /// # Errors
     /// The TUN failed for good.
     pub async fn run(mut self) -> Result<(), NetError> {
+        let _questions = self.prober.start(&self.shared.wanted.subscribe());
         while !self.shared.core.borrow().is_drained(now()) {
+            self.shared.note_demand();
             let (suspended, drain) = {
                 let core = self.shared.core.borrow();
                 (core.poll_suspended(), core.poll_drain())
@@ -214,6 +238,7 @@ impl ProviderEngine {
         let frames = provider.books().frame_bytes;
         ProviderReport {
             provider,
+            backend: self.prober.handle().report(),
             udp: UdpReport::of(self.shared.watch.counters(), frames),
             device: self.pump.counters(),
         }
@@ -236,6 +261,19 @@ impl ProviderEngine {
 }
 
 impl Shared {
+    fn note(&self, news: News, words: &dyn fmt::Display) {
+        if let Some(suppressed) = self.notes.borrow_mut().admit(news, now()) {
+            news.write(suppressed, words);
+        }
+    }
+
+    /// Backends are asked only while there is a session.
+    fn note_demand(&self) {
+        let wants = self.core.borrow().has_sessions();
+        self.wanted
+            .send_if_modified(|wanted| std::mem::replace(wanted, wants) != wants);
+    }
+
     /// Has `first` judged, and what came with it.
     fn accept_all(self: &Rc<Self>, first: Incoming, endpoint: &Endpoint) {
         self.accept(first);
@@ -298,9 +336,15 @@ impl Shared {
         };
         let admitted = self.core.borrow_mut().on_connection(key, now());
         match admitted {
-            Ok(id) => SessionTask::run(self, id, connection).await,
+            Ok(id) => {
+                self.note_demand();
+                SessionTask::run(self, id, connection).await;
+            }
             Err(refusal) => {
-                info!("client refused: {}: {}", refusal.code.name(), refusal.words);
+                self.note(
+                    News::Refused,
+                    &format_args!("{}: {}", refusal.code.name(), refusal.words),
+                );
                 link::close(&connection, &refusal);
             }
         }
@@ -370,9 +414,9 @@ impl Shared {
         while let Some(output) = core.poll_output(id, now()) {
             match output {
                 Output::Deliver(packet) => outlet.push(packet),
-                Output::MessagesEnded(end) => warn!("no more messages to a client: {end}"),
+                Output::MessagesEnded(end) => self.note(News::MessagesEnded, &end),
                 Output::Close(violation) => {
-                    info!("suspended session ended: {}", violation.words);
+                    self.note(News::SuspendedEnded, &violation.words);
                     core.on_closed(id, Some(violation.code), now());
                 }
                 Output::Control(_) | Output::Datagram(_) => {
@@ -430,7 +474,7 @@ impl SessionTask {
             if let Some(violation) = self.drain() {
                 link::close(&self.connection, &violation);
                 let loss = Loss::said(&violation);
-                info!("session closed: {}", loss.words);
+                self.shared.note(News::Closed, &loss.words);
                 return loss;
             }
             match self.wait().await {
@@ -531,7 +575,7 @@ impl SessionTask {
                         }
                     }
                 }
-                (Output::MessagesEnded(end), _) => warn!("no more messages to a client: {end}"),
+                (Output::MessagesEnded(end), _) => self.shared.note(News::MessagesEnded, &end),
                 (Output::Control(_) | Output::Datagram(_), None) => {
                     debug!("output before the control stream is open");
                 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use quell_core::config::{ClientConfig, ProviderConfig};
 use quell_core::provider::{AddressPool, Roster};
+use quell_net::backend::BackendSettings;
 use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
 use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
 use quell_net::engine::{Handle, Messages};
@@ -80,6 +81,15 @@ pub(crate) fn provider(
     clients: Vec<(String, PublicKey)>,
     config: ProviderConfig,
 ) -> (Running<ProviderReport, PublicKey>, SocketAddr) {
+    provider_of(identity, clients, config, BackendSettings::default())
+}
+
+pub(crate) fn provider_of(
+    identity: &Identity,
+    clients: Vec<(String, PublicKey)>,
+    config: ProviderConfig,
+    backend: BackendSettings,
+) -> (Running<ProviderReport, PublicKey>, SocketAddr) {
     let (device, device_handle) = channel_device();
     let settings = ProviderSettings {
         identity: identity.clone(),
@@ -89,6 +99,7 @@ pub(crate) fn provider(
         pool: AddressPool::try_new("10.85.0.0/24".parse().ok(), "fd71::/64".parse().ok()).unwrap(),
         transport: TransportSettings::default(),
         mtu_max: 1_500,
+        backend,
     };
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {
@@ -115,6 +126,15 @@ pub(crate) fn client(
     provider: PublicKey,
     remote: SocketAddr,
 ) -> Running<ClientReport, ()> {
+    client_of(identity, provider, remote, BackendSettings::default())
+}
+
+pub(crate) fn client_of(
+    identity: &Identity,
+    provider: PublicKey,
+    remote: SocketAddr,
+    backend: BackendSettings,
+) -> Running<ClientReport, ()> {
     let (device, device_handle) = channel_device();
     let settings = ClientSettings {
         identity: identity.clone(),
@@ -127,6 +147,7 @@ pub(crate) fn client(
         transport: TransportSettings::default(),
         mtu_max: 1_500,
         agent: "test".to_owned(),
+        backend,
     };
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {

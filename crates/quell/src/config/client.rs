@@ -16,6 +16,7 @@ use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
 use super::address::{Host, ServerAddress};
+use super::backend::BackendSection;
 use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
 use super::lanes::LanesSection;
 use super::{RoleFile, text};
@@ -43,6 +44,9 @@ pub struct ClientFile {
     /// How what is acknowledged is carried.
     #[serde(default)]
     pub lanes: LanesSection,
+    /// The control plane.
+    #[serde(default)]
+    pub backend: BackendSection,
     /// What may be spent in vain.
     #[serde(default)]
     pub budget: BudgetSection,
@@ -209,6 +213,7 @@ impl ClientFile {
         check_routes(&self.tun.routes)?;
         self.check_route_loop()?;
         self.core().try_new()?;
+        self.backend.settings().try_new()?;
         let quic = self.transport.quic().try_new()?;
         self.lanes.fits(quic.idle_timeout)?;
         if self.transport.keepalive_interval > quic.idle_timeout / 2 {
@@ -283,6 +288,10 @@ impl RoleFile for ClientFile {
 
     fn control(&mut self) -> &mut ControlSection {
         &mut self.control
+    }
+
+    fn backend(&mut self) -> &mut BackendSection {
+        &mut self.backend
     }
 
     fn log(&mut self) -> &mut LogSection {

@@ -24,6 +24,7 @@
 //! |---|---|---|
 //! | `QUELL_LOG` | `log.level` | |
 //! | `QUELL_CONTROL_SOCKET` | `control.socket` | relative to the working directory |
+//! | `QUELL_BACKEND_URLS` | `backend.urls` | separated by white space |
 //! | `QUELL_PRIVATE_KEY_FILE` | `private_key_file` | relative to the working directory |
 //!
 //! An empty variable counts as unset. Only these few can be overridden: a setting
@@ -34,6 +35,7 @@
 //! `source` finds the line of a mistake, `key_file` reads the private key.
 
 mod address;
+mod backend;
 mod client;
 mod common;
 mod error;
@@ -56,6 +58,7 @@ use quell_wire::key::{PublicKey, SecretKey};
 use serde::de::DeserializeOwned;
 
 pub use address::{AddressError, Host, ServerAddress};
+pub use backend::BackendSection;
 pub use client::{ClientFile, ClientTransport, ProviderPeer, TunSection};
 pub use common::{ControlSection, LogLevel, LogSection};
 pub use error::{LoadError, Place};
@@ -65,6 +68,7 @@ pub use provider::{
     Addresses, ClientEntry, EgressKind, EgressSection, Limits, ProviderFile, ProviderTransport,
 };
 pub use quell_core::config::{LanesConfig, TcpLane};
+pub use quell_net::backend::{BACKENDS_MAX, BackendUrl, BackendUrlError};
 pub use quell_net::transport::TransportSettings;
 use source::Source;
 
@@ -126,6 +130,7 @@ trait RoleFile: DeserializeOwned {
     fn private_key_file(&mut self) -> &mut PathBuf;
     fn run_dir(&mut self) -> &mut PathBuf;
     fn control(&mut self) -> &mut ControlSection;
+    fn backend(&mut self) -> &mut BackendSection;
     fn log(&mut self) -> &mut LogSection;
     /// The public keys of the other side, with their settings' names.
     fn peers(&self) -> Vec<(String, PublicKey)>;
@@ -159,10 +164,40 @@ fn finish<F: RoleFile>(
     if let Some(value) = set("QUELL_PRIVATE_KEY_FILE") {
         *file.private_key_file() = value.into();
     }
+    if let Some(value) = set("QUELL_BACKEND_URLS") {
+        file.backend().urls = urls_of(&value.to_string_lossy())?;
+    }
     let mut file = file.checked().map_err(|error| source.setting(error))?;
     let own = read_private_key(file.private_key_file())?;
     refuse_own_key(&own, &file.peers()).map_err(|error| source.setting(error))?;
     Ok(file)
+}
+
+/// The URLs of `QUELL_BACKEND_URLS`. Errors do not repeat them: they may hold credentials.
+fn urls_of(text: &str) -> Result<Vec<BackendUrl>, LoadError> {
+    const NAME: &str = "QUELL_BACKEND_URLS";
+    let wrong = |error| LoadError::Setting {
+        place: Place::Environment,
+        error,
+    };
+    let urls = text.split_whitespace().zip(1..).map(|(url, number)| {
+        let form = <BackendUrl as text::Text>::FORM;
+        url.parse().map_err(|error: BackendUrlError| {
+            wrong(ConfigError::new(
+                NAME,
+                format!("URL {number}, {error}"),
+                form,
+            ))
+        })
+    });
+    let section = BackendSection {
+        urls: urls.collect::<Result<_, _>>()?,
+        ..BackendSection::default()
+    };
+    let settings = section.settings().try_new();
+    let settings =
+        settings.map_err(|error| wrong(ConfigError::new(NAME, error.value, error.allowed)));
+    Ok(settings?.urls)
 }
 
 /// Of two key pairs the wrong public half is easily copied; it shows here, or as

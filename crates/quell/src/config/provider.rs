@@ -17,6 +17,7 @@ use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
+use super::backend::BackendSection;
 use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
 use super::lanes::LanesSection;
 use super::{RoleFile, text};
@@ -56,6 +57,9 @@ pub struct ProviderFile {
     /// How what is acknowledged is carried.
     #[serde(default)]
     pub lanes: LanesSection,
+    /// The control plane.
+    #[serde(default)]
+    pub backend: BackendSection,
     /// The control socket.
     #[serde(default)]
     pub control: ControlSection,
@@ -269,6 +273,7 @@ impl ProviderFile {
         interface_name("egress.tun_name", &self.egress.tun_name)?;
         config::number("egress.tun_mtu", self.egress.tun_mtu, 1280..=9000)?;
         self.core().try_new()?;
+        self.backend.settings().try_new()?;
         let quic = self.transport.quic().try_new()?;
         self.lanes.fits(quic.idle_timeout)?;
         Ok(self)
@@ -338,6 +343,10 @@ impl RoleFile for ProviderFile {
 
     fn control(&mut self) -> &mut ControlSection {
         &mut self.control
+    }
+
+    fn backend(&mut self) -> &mut BackendSection {
+        &mut self.backend
     }
 
     fn log(&mut self) -> &mut LogSection {

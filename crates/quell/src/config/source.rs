@@ -6,7 +6,7 @@
 //! line and for the value as it was written.
 //!
 //! Values are shown verbatim, the first 60 characters of their first line, and
-//! never when a secret key stands in them. Of what stands in a `public_key` only
+//! never when a secret key, or a URL with what may be credentials, stands in them. Of what stands in a `public_key` only
 //! the first 12 characters are shown: a secret key with a damaged beginning is not
 //! recognised as one, and could otherwise be put together again from a log.
 
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::text::{HIDDEN, holds_secret};
+use super::text::{HIDDEN, HIDDEN_URL, holds_secret, may_hold_credentials};
 use super::{LoadError, Place};
 
 const VALUE_CHARS_MAX: usize = 60;
@@ -64,6 +64,7 @@ impl<'a> Source<'a> {
         // serde repeats a text of the wrong type, and a key that it does not know.
         let public = |text: &str| match holds_secret(text) {
             true => HIDDEN.to_owned(),
+            false if may_hold_credentials(&key, text) => HIDDEN_URL.to_owned(),
             false => text.trim_end().to_owned(),
         };
         LoadError::Form {
@@ -109,6 +110,9 @@ impl<'a> Source<'a> {
         let text = self.text.get(span)?;
         if holds_secret(text) {
             return Some(HIDDEN.to_owned());
+        }
+        if may_hold_credentials(key, text) {
+            return Some(HIDDEN_URL.to_owned());
         }
         let chars_max = match key.ends_with("public_key") {
             true => KEY_CHARS_MAX,

@@ -15,6 +15,8 @@ use quell_wire::key::{PublicKey, SecretKey};
 
 use super::*;
 
+mod backend;
+
 /// Marks the line that an error has to name; it is a comment to TOML.
 const MARK: &str = "# <-";
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use quell_core::config::TcpLane;
+use quell_net::backend::BackendUrl;
 use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
 use quell_wire::registry::SECRET_KEY_HRP;
@@ -26,6 +27,14 @@ use super::address::ServerAddress;
 
 /// Stands in messages for a value that may not be shown.
 pub(super) const HIDDEN: &str = "(a secret key, not shown)";
+
+/// Stands in messages for a URL that may hold credentials.
+pub(super) const HIDDEN_URL: &str = "(a URL with what may be credentials, not shown)";
+
+/// Whether credentials may stand in a URL of `text`: before the host, or in the query.
+pub(super) fn may_hold_credentials(key: &str, text: &str) -> bool {
+    key.starts_with("backend.urls") && text.contains(['@', '?'])
+}
 
 /// Whether a secret key stands in `text`, sound or damaged.
 pub(super) fn holds_secret(text: &str) -> bool {
@@ -84,6 +93,16 @@ impl Text for ServerAddress {
     fn read(text: &str) -> Result<Self, String> {
         text.parse()
             .map_err(|error: super::address::AddressError| error.to_string())
+    }
+}
+
+impl Text for BackendUrl {
+    const FORM: &'static str =
+        r#"a URL such as "https://api.example.net/health", without credentials before the host"#;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map_err(|error: quell_net::backend::BackendUrlError| error.to_string())
     }
 }
 

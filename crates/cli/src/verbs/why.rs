@@ -1,0 +1,147 @@
+//! `quell why SERVER`: what stands between a running client and a server.
+//!
+//! Every client of this machine is asked, unless `--socket` names one, and the one that
+//! dials SERVER answers: by the address as its file has it, with or without the default
+//! port, by the address that was found for it, or by its key. The first line says what
+//! stands in the way, the rest what decides about it: the state of the dial and when the
+//! next one is, the gate before it, the path, the backend. All of it is what the client
+//! itself says; nothing is sent to the server.
+
+use anyhow::anyhow;
+use clap::Args;
+use quell::config::ServerAddress;
+use quell::control::ControlError;
+use serde_json::Value;
+
+use crate::socket::{self, Sockets};
+use crate::table::Table;
+use crate::{Failure, Streams};
+
+/// Say what stands between a running client and a server
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// The server: host and port as the client's file has them, or its public key
+    #[arg(value_name = "SERVER")]
+    server: String,
+    #[command(flatten)]
+    sockets: Sockets,
+}
+
+impl Why {
+    pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
+        let mut known = Vec::new();
+        for socket in self.sockets.all()? {
+            let status = match socket::status(&socket) {
+                Ok(status) => status,
+                // What a killed quell left behind dials nobody.
+                Err(ControlError::NotRunning { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if dials(&status, &self.server) {
+                write!(streams.out, "{}", explain(&status))?;
+                return Ok(());
+            }
+            known.extend(text(&status, "/server/address").map(str::to_owned));
+        }
+        Err(Failure::Failed(match known.as_slice() {
+            [] => anyhow!("no client runs here that could dial {}", self.server),
+            known => anyhow!(
+                "no client here dials {}: those that run dial {}",
+                self.server,
+                known.join(", ")
+            ),
+        }))
+    }
+}
+
+/// Whether this status is of a client that dials `server`.
+fn dials(status: &Value, server: &str) -> bool {
+    let address = text(status, "/server/address");
+    // "host" means "host:6610".
+    let whole = server.parse::<ServerAddress>().ok();
+    let whole = whole.map(|address| address.to_string());
+    let names = [
+        address,
+        text(status, "/provider_address"),
+        text(status, "/server/public_key"),
+    ];
+    address.is_some()
+        && names.into_iter().flatten().any(|name| {
+            name.eq_ignore_ascii_case(server)
+                || whole
+                    .as_deref()
+                    .is_some_and(|whole| name.eq_ignore_ascii_case(whole))
+        })
+}
+
+fn explain(status: &Value) -> String {
+    let mut table = Table::default();
+    let dash = |pointer| text(status, pointer).unwrap_or("-");
+    table.row("key", dash("/server/public_key"));
+    table.row("found at", dash("/provider_address"));
+    table.row("dial", dash("/state"));
+    table.row("reason", dash("/reason"));
+    if let Some(wait) = status.pointer("/next_dial_in_ms").and_then(Value::as_u64) {
+        table.row("next dial", format!("in {}", seconds(wait)));
+    }
+    let count = |pointer| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    table.row(
+        "so far",
+        format!("{} dials, {} sessions", count("/dials"), count("/sessions")),
+    );
+    if let Some(gate) = status.get("dial_gate").filter(|gate| gate.is_object()) {
+        table.row("dial gate", gate_in_words(gate));
+    }
+    if let Some(stalled) = status.pointer("/path/stalled").and_then(Value::as_bool) {
+        let words = if stalled {
+            "does not answer"
+        } else {
+            "answers"
+        };
+        table.row("path", words);
+    }
+    table.row("backend", dash("/backend/reason"));
+    format!("{}\n\n{table}", in_the_way(status))
+}
+
+/// The answer in one sentence.
+fn in_the_way(status: &Value) -> String {
+    let server = text(status, "/server/address").unwrap_or("the server");
+    let reason = text(status, "/reason").unwrap_or("no reason is known");
+    let stalled = status.pointer("/path/stalled").and_then(Value::as_bool);
+    match (text(status, "/state"), stalled) {
+        (Some("up"), Some(true)) => {
+            format!("{server} is connected, but the path to it does not answer")
+        }
+        (Some("up"), _) => format!("nothing stands in the way of {server}: the tunnel is up"),
+        (Some("dialing"), _) => format!("{server} is being dialed: {reason}"),
+        (Some("greeting"), _) => format!("{server} is connected and has not welcomed us yet"),
+        (Some("waiting"), _) => format!("{server} is not connected: {reason}"),
+        (Some(other), _) => format!("{server}: {other}: {reason}"),
+        (None, _) => format!("{server}: {reason}"),
+    }
+}
+
+/// The gate's own words where it has some, else what is in it, name by name.
+fn gate_in_words(gate: &Value) -> String {
+    if let Some(reason) = gate.get("reason").and_then(Value::as_str) {
+        return reason.to_owned();
+    }
+    let members = gate.as_object().into_iter().flatten();
+    let words = members.map(|(name, value)| match value {
+        Value::String(text) => format!("{name} {text}"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            format!("{name} {value}")
+        }
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn text<'a>(status: &'a Value, pointer: &str) -> Option<&'a str> {
+    status.pointer(pointer).and_then(Value::as_str)
+}
+
+/// Rounded up: a dial "in 0 s" would be under way.
+fn seconds(ms: u64) -> String {
+    format!("{} s", ms.div_ceil(1_000))
+}
