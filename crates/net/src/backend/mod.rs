@@ -14,7 +14,7 @@
 //! With its default settings a backend that dies is known to be down within
 //! `check_interval` × 1.2 + 2 × `retry_interval` (38 s) where it refuses, 3 ×
 //! `attempt_timeout` more (53 s) where it is silent; and one that is back is known to be
-//! within `probe_interval_max` (30 s).
+//! within `probe_interval_max` (30 s), and an `attempt_timeout` more where it was silent.
 
 mod ask;
 mod probe;

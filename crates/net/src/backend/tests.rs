@@ -168,7 +168,10 @@ async fn a_change_is_known_within_the_documented_times() {
     for seed in 0..24 {
         let dies = s(60.0 + 1.3 * seed as f64);
         let is_up = |at: Duration| at < dies || at >= s(900.0);
-        for (answers, known_within) in [(broken as fn() -> _, s(38.1)), (|| None, s(53.1))] {
+        for (answers, down_within, up_within) in [
+            (broken as fn() -> _, s(38.1), s(30.1)),
+            (|| None, s(53.1), s(35.1)),
+        ] {
             let handle = handle(&["http://h/"], seed);
             let script = |at| if is_up(at) { good() } else { answers() };
             let seen = watched(&handle, always(), s(960.0), script).await;
@@ -176,10 +179,10 @@ async fn a_change_is_known_within_the_documented_times() {
                 panic!("{:?}", seen.turns);
             };
             assert!(
-                went > dies && went - dies <= known_within + LOOK,
+                went > dies && went - dies <= down_within + LOOK,
                 "{went:?} {dies:?}"
             );
-            assert!(came - s(900.0) <= s(30.0) + LOOK, "{came:?}");
+            assert!(came - s(900.0) <= up_within + LOOK, "{came:?}");
         }
     }
 }
@@ -293,24 +296,44 @@ async fn a_flapping_backend_writes_a_line_a_minute_and_its_state_is_right_throug
 
 #[tokio::test(start_paused = true)]
 async fn what_the_log_says_last_becomes_true() {
-    let handle = handle(&["http://h/"], 1);
+    let handle = handle(&[], 1);
     let lines = Lines::default();
     let _guard = lines.watch();
-    // Well again within the minute of the line that said so before.
-    let script = |at: Duration| match at.as_secs() {
-        0..40 | 70..80 => broken(),
-        _ => good(),
-    };
-    watched(&handle, always(), s(300.0), script).await;
-    let written = lines.take();
-    assert!(!handle.is_degraded());
-    assert!(
-        written
-            .last()
-            .unwrap()
-            .starts_with("the backend answers again"),
-        "{written:?}"
-    );
+    let start = now();
+    // Degraded again within the minute of the line that said so before, and still so after it.
+    for (at, fails) in [
+        (0, true),
+        (1, true),
+        (2, true),
+        (10, false),
+        (20, true),
+        (21, true),
+    ] {
+        tokio::time::advance(s(f64::from(at)) - (now() - start)).await;
+        if fails {
+            handle.note_failure();
+        } else {
+            handle.note_success();
+        }
+    }
+    let (down, up) = ("the backend is degraded", "the backend answers again");
+    assert_eq!(lines.take().len(), 2);
+    for (at, written) in [(22, None), (61, None), (62, Some(down)), (130, None)] {
+        tokio::time::advance(s(f64::from(at)) - (now() - start)).await;
+        handle.note_failure();
+        assert!(handle.is_degraded());
+        let lines = lines.take();
+        assert_eq!(lines.len(), usize::from(written.is_some()), "{lines:?}");
+        assert!(
+            lines
+                .iter()
+                .zip(written)
+                .all(|(line, words)| line.starts_with(words))
+        );
+    }
+    handle.note_success();
+    let last = lines.take();
+    assert!(last.len() == 1 && last[0].starts_with(up), "{last:?}");
 }
 
 //
