@@ -3,7 +3,7 @@
 //! A connection for each question. What is to be known is whether a client that comes
 //! anew would be served: name, TCP, TLS and the answer itself. A connection kept from
 //! last time knows of none of the first three, and one that a middlebox forgot looks
-//! like an outage. At twice a minute the greeting costs some 5 KB a minute; a pool
+//! like an outage. At twice a minute the greeting costs some 3.4 KB a minute; a pool
 //! would cost timers, and a state of its own that could fail. Names are resolved for
 //! each question (case B72).
 //!
