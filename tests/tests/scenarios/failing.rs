@@ -190,11 +190,12 @@ fn unanswered(name: &str) -> Outcome {
         "{name}: {} dials in a minute, {} bytes out, {after:?} files and threads ({before:?} at first); {}",
         status["dials"], status["udp"]["bytes_out"], status["reason"],
     );
+    // A socket whose dial was given up stays until QUIC has said farewell, three long timeouts on a slow path.
     // At 0 s, and 5 and 10 s and more after each that took up to 15 s.
     assert!((2..=5).contains(&count(&status, "dials")), "{status}");
     assert!(count(&status["udp"], "bytes_out") <= 49_152, "{status}");
     assert!(
-        after.0 <= before.0 + 2 && after.1 <= before.1 + 1,
+        after.0 <= before.0 + 4 && after.1 <= before.1 + 1,
         "{before:?}, {after:?}"
     );
     client.stop()?;

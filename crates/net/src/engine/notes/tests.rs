@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::config::ClientConfig;
+use quell_core::config::{ClientConfig, DialGateConfig};
 use quell_core::multi::{Client, Output};
 
 use super::*;
@@ -18,6 +18,10 @@ fn lines_of_an_hour() -> (Vec<String>, usize, u64) {
         // As often as a file may ask for.
         reconnect_base: Duration::from_millis(100),
         reconnect_max: Duration::from_secs(1),
+        dial_gate: DialGateConfig {
+            failure_threshold: 0,
+            ..DialGateConfig::default()
+        },
         ..ClientConfig::default()
     };
     let mut client = Client::new(config, "test", 1_500, 1, now);
