@@ -87,22 +87,28 @@ impl Client {
             return false;
         }
         if let Err(until) = self.quiet.reserve_dial(now) {
-            self.reason = "the next dial waits for room under the quiet ceiling".to_owned();
             let spread = ROOM_SPREAD.mul_f64(self.rng.random());
-            self.dial.postpone(until + spread);
+            self.dial_waits("room under the quiet ceiling", until + spread);
             return false;
         }
         match self.dial.start_if_due(now) {
             Ok(started) => started,
             Err(retry) => {
                 self.quiet.on_dial_ended();
-                self.reason = format!(
-                    "the next dial waits for the provider's gate: {}",
-                    retry.reason
-                );
-                self.dial.postpone(retry.at);
+                let what = format!("the provider's gate: {}", retry.reason);
+                self.dial_waits(&what, retry.at);
                 false
             }
         }
+    }
+
+    /// A dial that is due waits for something. Why there is one to dial stays said.
+    fn dial_waits(&mut self, what: &str, until: Instant) {
+        const WAITS: &str = "; the next dial waits for ";
+        let end = self.reason.find(WAITS).unwrap_or(self.reason.len());
+        self.reason.truncate(end);
+        self.reason.push_str(WAITS);
+        self.reason.push_str(what);
+        self.dial.postpone(until);
     }
 }
