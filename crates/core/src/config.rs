@@ -20,6 +20,8 @@ mod flap;
 mod lanes;
 mod path_health;
 mod probe_latch;
+#[cfg(test)]
+mod ranges;
 mod uplink_doubt;
 
 use std::fmt::Display;

@@ -22,7 +22,7 @@ const IMPURE_WORDS: &[[&str; 2]] = &[
     ["std::net::", "Tcp"],
     ["thread", "::spawn"],
 ];
-/// The one of them that tests and examples may say: there is no other way to a first `Instant`.
+/// The one of them that tests may say: there is no other way to a first `Instant`.
 const CLOCK_WORD: [&str; 2] = ["Instant", "::now"];
 /// Halves of what nobody may say.
 const UNFINISHED_WORDS: &[[&str; 2]] = &[
@@ -67,12 +67,10 @@ fn check(source: &Source) -> Vec<String> {
     found
 }
 
-/// Where the tests of a file begin: at its top in a file of tests, else at its first module that only tests have. An
-/// example drives the core as a test does, and begins with a moment of its own.
+/// Where the tests of a file begin: at its top in a file of tests, else at its first module that only tests have.
 fn tests_begin(source: &Source) -> usize {
     let name = source.path.rsplit('/').next().unwrap_or_default();
-    let drives = ["/tests/", "/examples/"];
-    if drives.iter().any(|folder| source.path.contains(folder)) || name.ends_with("tests.rs") {
+    if source.path.contains("/tests/") || name.ends_with("tests.rs") {
         return 0;
     }
     let module = source.code.find("#[cfg(test)]\nmod tests {");
@@ -134,12 +132,7 @@ fn only_tests_begin_with_the_clocks_instant() {
     let core = |text: &str| found("crates/core/src/a.rs", text).len();
     assert_eq!((core(&text), core(&child), core(&tests)), (1, 1, 0));
     assert_eq!(core(&format!("{text}{tests}")), 1);
-    for path in [
-        "src/a/tests.rs",
-        "src/a_tests.rs",
-        "tests/a.rs",
-        "examples/a.rs",
-    ] {
+    for path in ["src/a/tests.rs", "src/a_tests.rs", "tests/a.rs"] {
         assert_eq!(found(&format!("crates/core/{path}"), &text), [""; 0]);
     }
 }

@@ -106,6 +106,7 @@ impl BackendHealthConfig {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::ranges::{Change, each_ends_where_it_says};
     use super::*;
 
     #[test]
@@ -115,9 +116,12 @@ mod tests {
 
     #[test]
     fn each_range_ends_where_it_says() {
-        type Change = fn(&mut BackendHealthConfig);
         const NS: Duration = Duration::from_nanos(1);
-        let cases: [(&str, Change, Change); 5] = [
+        let cases: [(
+            &str,
+            Change<BackendHealthConfig>,
+            Change<BackendHealthConfig>,
+        ); 5] = [
             (
                 "backend.failures_to_degrade",
                 |c| c.failures_to_degrade = 100,
@@ -144,13 +148,6 @@ mod tests {
                 |c| c.probe_interval_max = c.probe_interval_min - NS,
             ),
         ];
-        for (key, inside, outside) in cases {
-            let mut config = BackendHealthConfig::default();
-            inside(&mut config);
-            config.try_new().unwrap();
-            let mut config = BackendHealthConfig::default();
-            outside(&mut config);
-            assert_eq!(config.try_new().unwrap_err().key, key);
-        }
+        each_ends_where_it_says(BackendHealthConfig::try_new, &cases);
     }
 }

@@ -87,6 +87,7 @@ impl DialGateConfig {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::ranges::{Change, each_ends_where_it_says};
     use super::*;
 
     #[test]
@@ -109,9 +110,8 @@ mod tests {
 
     #[test]
     fn each_range_ends_where_it_says() {
-        type Change = fn(&mut DialGateConfig);
         const NS: Duration = Duration::from_nanos(1);
-        let cases: [(&str, Change, Change); 4] = [
+        let cases: [(&str, Change<DialGateConfig>, Change<DialGateConfig>); 4] = [
             (
                 "dial_gate.failure_threshold",
                 |c| c.failure_threshold = 0,
@@ -133,13 +133,6 @@ mod tests {
                 |c| c.redial_spread = Duration::from_secs(30) + NS,
             ),
         ];
-        for (key, inside, outside) in cases {
-            let mut config = DialGateConfig::default();
-            inside(&mut config);
-            config.try_new().unwrap();
-            let mut config = DialGateConfig::default();
-            outside(&mut config);
-            assert_eq!(config.try_new().unwrap_err().key, key);
-        }
+        each_ends_where_it_says(DialGateConfig::try_new, &cases);
     }
 }

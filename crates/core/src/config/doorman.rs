@@ -89,12 +89,12 @@ impl DoormanConfig {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::ranges::{Change, each_ends_where_it_says};
     use super::*;
 
     #[test]
     fn each_range_ends_where_it_says() {
-        type Change = fn(&mut DoormanConfig);
-        let cases: [(&str, Change, Change); 6] = [
+        let cases: [(&str, Change<DoormanConfig>, Change<DoormanConfig>); 6] = [
             (
                 "limits.handshakes_max",
                 |c| c.handshakes_max = 65_536,
@@ -126,12 +126,6 @@ mod tests {
                 |c| c.sources_max = 0,
             ),
         ];
-        for (key, inside, outside) in cases {
-            let mut config = DoormanConfig::default();
-            inside(&mut config);
-            config.clone().try_new().unwrap();
-            outside(&mut config);
-            assert_eq!(config.try_new().unwrap_err().key, key);
-        }
+        each_ends_where_it_says(DoormanConfig::try_new, &cases);
     }
 }

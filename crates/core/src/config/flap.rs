@@ -118,6 +118,7 @@ impl UptimeConfig {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::ranges::{Change, each_ends_where_it_says};
     use super::*;
 
     const NS: Duration = Duration::from_nanos(1);
@@ -133,10 +134,9 @@ mod tests {
     #[test]
     fn each_range_ends_where_it_says() {
         //
-        type Change = fn(&mut FlapConfig);
         let hour = Duration::from_secs(3_600);
         assert_eq!(hour + NS, Duration::new(3_600, 1));
-        let cases: [(&str, Change, Change); 5] = [
+        let cases: [(&str, Change<FlapConfig>, Change<FlapConfig>); 5] = [
             (
                 "flap.host_interval",
                 |c| c.host_interval = Duration::from_secs(3_600),
@@ -159,13 +159,7 @@ mod tests {
             ),
             ("flap.hosts_max", |c| c.hosts_max = 1, |c| c.hosts_max = 0),
         ];
-        for (key, inside, outside) in cases {
-            let mut config = FlapConfig::default();
-            inside(&mut config);
-            config.clone().try_new().unwrap();
-            outside(&mut config);
-            assert_eq!(config.try_new().unwrap_err().key, key);
-        }
+        each_ends_where_it_says(FlapConfig::try_new, &cases);
     }
 
     #[test]

@@ -137,6 +137,7 @@ impl LaneConfig {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::ranges::{Change, each_ends_where_it_says};
     use super::*;
 
     #[test]
@@ -149,8 +150,7 @@ mod tests {
 
     #[test]
     fn each_range_ends_where_it_says() {
-        type Change = fn(&mut LaneConfig);
-        let cases: [(&str, Change, Change); 6] = [
+        let cases: [(&str, Change<LaneConfig>, Change<LaneConfig>); 6] = [
             (
                 "lanes.max_resend_count",
                 |c| c.max_resend_count = 64,
@@ -182,13 +182,6 @@ mod tests {
                 |c| c.jitter_min = f64::NAN,
             ),
         ];
-        for (key, inside, outside) in cases {
-            let mut config = LaneConfig::default();
-            inside(&mut config);
-            config.try_new().unwrap();
-            let mut config = LaneConfig::default();
-            outside(&mut config);
-            assert_eq!(config.try_new().unwrap_err().key, key);
-        }
+        each_ends_where_it_says(LaneConfig::try_new, &cases);
     }
 }

@@ -127,6 +127,7 @@ impl PathHealthConfig {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::ranges::{Change, each_ends_where_it_says};
     use super::*;
 
     #[test]
@@ -136,8 +137,7 @@ mod tests {
 
     #[test]
     fn each_range_ends_where_it_says() {
-        type Change = fn(&mut PathHealthConfig);
-        let cases: [(&str, Change, Change); 4] = [
+        let cases: [(&str, Change<PathHealthConfig>, Change<PathHealthConfig>); 4] = [
             ("health.hush_ptos", |c| c.hush_ptos = 2, |c| c.hush_ptos = 1),
             (
                 "health.stall_time_min",
@@ -155,13 +155,6 @@ mod tests {
                 |c| c.data_dead_rounds = 101,
             ),
         ];
-        for (key, inside, outside) in cases {
-            let mut config = PathHealthConfig::default();
-            inside(&mut config);
-            config.try_new().unwrap();
-            let mut config = PathHealthConfig::default();
-            outside(&mut config);
-            assert_eq!(config.try_new().unwrap_err().key, key);
-        }
+        each_ends_where_it_says(PathHealthConfig::try_new, &cases);
     }
 }

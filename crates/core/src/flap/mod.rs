@@ -11,7 +11,8 @@
 //! | `hosts` | what is remembered of each host, and of how many |
 //! | `uptime` | which host accepts connections that then do not live ([`FlapCounter`]) |
 //!
-//! Both are usable alone, for any catalog: `examples/flap_damper.rs` is a small one.
+//! Both are usable alone, for any catalog: the example `flap_damper` of `quell-sim` is a
+//! small one.
 
 mod damper;
 mod hosts;

@@ -7,7 +7,7 @@ use quell_core::config::ProviderConfig;
 use quell_core::drops::DropReason;
 use quell_core::multi::{Notice, Output};
 use quell_core::path::MessagesEnd;
-use quell_core::provider;
+use quell_core::provider::{self, Provider, SessionId};
 use quell_packet::build::{Header, Segment};
 use quell_sim::pair::{End, Event, Way, World, WorldConfig, for_seeds};
 use quell_wire::control::{Control, Resume, ResumeLane};
@@ -192,17 +192,22 @@ fn said(outputs: &[provider::Output]) -> Vec<Control> {
     messages
 }
 
-#[test]
-fn a_resume_is_believed_for_its_key_its_session_and_a_higher_epoch_alone() {
-    let now = Instant::now();
+/// A provider, the session of its first client, and what WELCOME named that.
+fn greeted(now: Instant) -> (Provider, SessionId, [u8; 16]) {
     let mut provider = lone_provider(ProviderConfig::default(), "10.85.0.0/16");
     let first = provider.on_connection(key(1), now).unwrap();
     provider.handle_control(first, &on_stream(&hello(VERSION)), now);
-    let Some(Control::Welcome(welcome)) = said(&session_outputs(&mut provider, first, now)).pop()
-    else {
+    let outputs = session_outputs(&mut provider, first, now);
+    let Some(Control::Welcome(welcome)) = said(&outputs).pop() else {
         panic!("no welcome");
     };
-    let id = welcome.session_id;
+    (provider, first, welcome.session_id)
+}
+
+#[test]
+fn a_resume_is_believed_for_its_key_its_session_and_a_higher_epoch_alone() {
+    let now = Instant::now();
+    let (mut provider, first, id) = greeted(now);
     let wrong = [
         (key(2), resume(id, 1, 0)),
         (key(1), resume([9; 16], 1, 0)),
@@ -238,17 +243,11 @@ fn a_resume_is_believed_for_its_key_its_session_and_a_higher_epoch_alone() {
 #[test]
 fn a_client_that_claims_what_was_never_sent_to_it_is_closed() {
     let now = Instant::now();
-    let mut provider = lone_provider(ProviderConfig::default(), "10.85.0.0/16");
-    let first = provider.on_connection(key(1), now).unwrap();
-    provider.handle_control(first, &on_stream(&hello(VERSION)), now);
-    let Some(Control::Welcome(welcome)) = said(&session_outputs(&mut provider, first, now)).pop()
-    else {
-        panic!("no welcome");
-    };
+    let (mut provider, first, session_id) = greeted(now);
     provider.on_closed(first, None, now);
     assert_eq!(provider.status().sessions[0].state, "suspended");
     let second = provider.on_connection(key(1), now).unwrap();
-    let lie = resume(welcome.session_id, 1, 1);
+    let lie = resume(session_id, 1, 1);
     provider.handle_control(second, &on_stream(&lie), now);
     let outputs = session_outputs(&mut provider, second, now);
     assert!(

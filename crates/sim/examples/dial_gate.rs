@@ -6,7 +6,7 @@
 //! are a few single dials, each further from the last.
 //!
 //! ```text
-//! cargo run -p quell-core --example dial_gate
+//! cargo run -p quell-sim --example dial_gate
 //! ```
 
 use std::io::{self, Write as _};

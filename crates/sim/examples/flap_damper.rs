@@ -8,7 +8,7 @@
 //! Time is simulated: two minutes take a moment, and each run prints the same.
 //!
 //! ```text
-//! cargo run -p quell-core --example flap_damper
+//! cargo run -p quell-sim --example flap_damper
 //! ```
 
 use std::io;
