@@ -481,14 +481,24 @@ fn the_binary_reads_standard_input() {
 
 fn waiting() -> Value {
     json!({
-        "state": "waiting",
-        "reason": "cannot find vpn.example.net",
-        "next_dial_in_ms": 4_200,
-        "dials": 7,
-        "sessions": 1,
-        "provider_address": "192.0.2.7:6610",
-        "server": {"address": "vpn.example.net:6610", "public_key": "quellpub1abc"},
-        "dial_gate": {"state": "backoff", "failures": 3, "next_in_s": 4.2, "reason": "blocked for 4.2 s: the last 3 dials failed"},
+        "state": "up",
+        "main_exit": 0,
+        "exits": [
+            {"state": "up", "reason": "up", "is_usable": true},
+            {
+                "state": "waiting",
+                "reason": "cannot find vpn.example.net",
+                "next_dial_in_ms": 4_200,
+                "dials": 7,
+                "sessions": 1,
+                "window": "a member for 9 s; kept: the backend is degraded",
+                "dial_gate": {"state": "backoff", "failures": 3, "next_in_s": 4.2, "reason": "blocked for 4.2 s: the last 3 dials failed"},
+            },
+        ],
+        "servers": [
+            {"remote": "first.example.net:6610", "public_key": "quellpub1first"},
+            {"remote": "vpn.example.net:6610", "public_key": "quellpub1abc", "address": "192.0.2.7:6610"},
+        ],
         "backend": {"degraded": true, "reason": "degraded: probe failed 5 times", "backends": []},
     })
 }
@@ -500,7 +510,7 @@ fn why_says_what_stands_between_by_any_of_the_servers_names() {
     let _exit = folder.serve("exit.sock", json!({"role": "provider", "sessions": []}));
     let _other = folder.serve(
         "a.sock",
-        json!({"state": "up", "server": {"address": "other:1"}}),
+        json!({"state": "up", "exits": [{}], "servers": [{"remote": "other:1"}]}),
     );
     let _client = folder.serve("quell0.sock", waiting());
     // A killed client's.
@@ -522,6 +532,8 @@ fn why_says_what_stands_between_by_any_of_the_servers_names() {
             "so far     7 dials, 1 sessions",
             "dial gate  blocked for 4.2 s: the last 3 dials failed",
             "backend    degraded: probe failed 5 times",
+            "window     a member for 9 s; kept: the backend is degraded",
+            "new flows  go elsewhere",
         ] {
             assert!(
                 said.out.lines().any(|line| line == row),
@@ -538,7 +550,7 @@ fn why_says_what_stands_between_by_any_of_the_servers_names() {
     let said = quell(&[&"why", &"vpn.example.net:443", &"--run-dir", &dir]);
     assert_eq!(said.exit, Exit::Failed);
     assert_one_error(&said);
-    let known = "no client here dials vpn.example.net:443: those that run dial other:1, vpn.example.net:6610";
+    let known = "no client here dials vpn.example.net:443: those that run dial other:1, first.example.net:6610, vpn.example.net:6610";
     assert_eq!(said.err, format!("error: {known}\n"));
 }
 
@@ -552,7 +564,11 @@ fn why_without_a_client_says_so_and_a_stalled_path_is_no_tunnel_that_is_up() {
     assert_eq!(said.exit, Exit::Failed);
     assert_eq!(said.err, "error: no client runs here that could dial a\n");
     drop(exit);
-    let status = json!({"state": "up", "path": {"stalled": true}, "server": {"address": "a:6610"}});
+    let status = json!({
+        "state": "up",
+        "exits": [{"state": "up", "path": {"stalled": true}}],
+        "servers": [{"remote": "a:6610"}],
+    });
     let _client = folder.serve("quell0.sock", status);
     let said = run();
     let first = "a:6610 is connected, but the path to it does not answer\n";

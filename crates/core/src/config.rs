@@ -17,12 +17,15 @@ mod carriage;
 mod dial_gate;
 mod doorman;
 mod flap;
+mod flows;
 mod lanes;
 mod path_health;
 mod probe_latch;
+mod racer;
 #[cfg(test)]
 mod ranges;
 mod uplink_doubt;
+mod window;
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -36,10 +39,13 @@ pub use carriage::{LanesConfig, TcpLane};
 pub use dial_gate::DialGateConfig;
 pub use doorman::DoormanConfig;
 pub use flap::{FlapConfig, UptimeConfig};
+pub use flows::FlowsConfig;
 pub use lanes::LaneConfig;
 pub use path_health::PathHealthConfig;
 pub use probe_latch::ProbeLatchConfig;
+pub use racer::{Raced, RacerConfig};
 pub use uplink_doubt::UplinkDoubtConfig;
+pub use window::{ExitPolicy, WindowConfig};
 
 /// A setting that cannot be used: which, what was given, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -164,9 +170,23 @@ pub struct ClientConfig {
     pub reconnect_max: Duration,
     /// What may be sent while nothing makes progress.
     pub quiet: QuietConfig,
-    /// When dials of the provider are held back. Its `dial_timeout` and `lease` follow
+    /// When dials of a provider are held back. Its `dial_timeout` and `lease` follow
     /// the one above.
     pub dial_gate: DialGateConfig,
+    /// How often dials start, whichever provider they are for.
+    pub dials: DialBudgetConfig,
+    /// Which exits are kept, and which of them carries what.
+    pub window: WindowConfig,
+    /// What is sent over two exits so that one answers.
+    pub racer: RacerConfig,
+    /// When the own uplink is in doubt, and not the exits.
+    pub uplink: UplinkDoubtConfig,
+    /// When an exit's answers to PINGs count.
+    pub probe: ProbeLatchConfig,
+    /// How often exits may leave the window for a soft reason.
+    pub flap: FlapConfig,
+    /// The flow table.
+    pub flows: FlowsConfig,
 }
 
 /// How much longer than a dial its lease is: 5 s, as in [`DialGateConfig::lease`].
@@ -181,6 +201,13 @@ impl Default for ClientConfig {
             reconnect_max: Duration::from_secs(60),
             quiet: QuietConfig::default(),
             dial_gate: DialGateConfig::default(),
+            dials: DialBudgetConfig::default(),
+            window: WindowConfig::default(),
+            racer: RacerConfig::default(),
+            uplink: UplinkDoubtConfig::default(),
+            probe: ProbeLatchConfig::default(),
+            flap: FlapConfig::default(),
+            flows: FlowsConfig::default(),
         }
     }
 }
@@ -213,6 +240,13 @@ impl ClientConfig {
         Ok(Self {
             path,
             quiet,
+            dials: self.dials.try_new()?,
+            window: self.window.try_new()?,
+            racer: self.racer.try_new()?,
+            uplink: self.uplink.try_new()?,
+            probe: self.probe.try_new()?,
+            flap: self.flap.try_new()?,
+            flows: self.flows.try_new()?,
             ..self
         })
     }

@@ -51,6 +51,10 @@ drop_reasons! {
     PathStalled, "path_stalled", "The path does not answer, and the packet is worth nothing later.";
     Refused, "refused", "QUIC refused it: the path shrank, or the connection ended, at that moment.";
     PathClosed, "path_closed", "The session ended while it waited.";
+    FlowLost, "flow_lost", "Its connection ran through an exit whose session is gone; the user was told by a reset.";
+    RaceLost, "race_lost", "It came over an exit that lost the race for its connection.";
+    RaceKept, "race_kept", "A refusal that is kept until no other exit may still answer.";
+    RaceRefused, "race_refused", "Its connection was refused, which the user is told now.";
     DeviceFull, "device_full", "The TUN took no more packets.";
     DeviceRefused, "device_refused", "The TUN refused the packet.";
 }

@@ -7,9 +7,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
-use crate::budget::QuietStatus;
+use crate::budget::{DialStatus, QuietStatus};
 use crate::drops::Drops;
+use crate::flap::FlapCounters;
 use crate::health::dial_gate::DialGateStatus;
+use crate::health::probe_latch::ProbeLatchStatus;
+use crate::health::uplink_doubt::UplinkDoubtStatus;
+use crate::multi::flows::FlowsStatus;
+use crate::multi::{RaceCounters, WindowStatus};
 use crate::path::{Counters, FrameBytes, LaneBooks, Path, PathBooks};
 
 /// One path.
@@ -80,13 +85,19 @@ pub struct TunnelAddresses {
     pub gateway_ipv6: Option<Ipv6Addr>,
 }
 
-/// A client.
+/// One exit of a client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct ClientStatus {
+pub struct ExitStatus {
+    /// What people call it.
+    pub name: String,
     /// `dialing`, `greeting`, `up` or `waiting`.
     pub state: &'static str,
     /// Why, in words.
     pub reason: String,
+    /// Whether new flows are well there.
+    pub is_usable: bool,
+    /// What it is to the window, in words.
+    pub window: String,
     /// Milliseconds until the next dial, while waiting.
     pub next_dial_in_ms: Option<u64>,
     /// Dials so far.
@@ -95,26 +106,79 @@ pub struct ClientStatus {
     pub sessions: u64,
     /// How often a session went on over another connection.
     pub resumes: u64,
-    /// Addresses of the current session.
+    /// What the provider knows this client by, while there is a session.
     pub addresses: Option<TunnelAddresses>,
     /// The current path.
     pub path: Option<PathStatus>,
+    /// How well it does, in (0, 1]; to be compared with the others'.
+    pub score: f64,
+    /// Its answers to PINGs.
+    pub probe: Option<ProbeLatchStatus>,
+    /// Flows that are open on it.
+    pub flows: usize,
+    /// Datagrams that came while there was no path to take them.
+    pub early_datagrams: u64,
+    /// What the paths of earlier sessions did, all together.
+    pub ended: PathBooks,
+    /// The gate before the provider.
+    pub dial_gate: Option<DialGateStatus>,
+}
+
+/// A client.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ClientStatus {
+    /// `up` where any exit is; else that of the exit that is the first choice:
+    /// `dialing`, `greeting` or `waiting`.
+    pub state: &'static str,
+    /// Why, in words.
+    pub reason: String,
+    /// Milliseconds until the next dial of that exit, while waiting.
+    pub next_dial_in_ms: Option<u64>,
+    /// Dials so far, of all exits.
+    pub dials: u64,
+    /// Sessions that were established so far.
+    pub sessions: u64,
+    /// How often a session went on over another connection.
+    pub resumes: u64,
+    /// Addresses inside the TUN.
+    pub addresses: Option<TunnelAddresses>,
+    /// Which of `exits` is the first choice.
+    pub main_exit: usize,
+    /// How often another exit became the first choice.
+    pub exit_changes: u64,
+    /// The exits, in the order of the configuration.
+    pub exits: Vec<ExitStatus>,
     /// Packets of the TUN handed in since the start, carried or not.
     pub tun_packets: u64,
+    /// Copies of such packets that were sent over one more exit.
+    pub extra_copies: u64,
     /// Packets that never reached a path, by reason.
     pub tun_drops: Drops,
-    /// Packets of the provider that were not handed to the TUN, by reason.
+    /// Packets of providers that were not handed to the TUN, by reason.
     pub received_drops: Drops,
-    /// Packets handed to the TUN, ICMP errors of our own not counted.
+    /// Packets of providers handed to the TUN.
     pub delivered: u64,
+    /// Packets for the TUN that this client made itself: resets of connections whose
+    /// exit is gone, and refusals that were kept for a while.
+    pub made: u64,
     /// Datagrams that came while there was no path to take them.
     pub early_datagrams: u64,
     /// What the paths of earlier sessions did, all together.
     pub ended: PathBooks,
     /// The ceiling over all that is sent while nothing makes progress.
     pub quiet: QuietStatus,
-    /// The gate before the provider.
-    pub dial_gate: Option<DialGateStatus>,
+    /// How often dials start, whichever provider they are for.
+    pub dial_budget: DialStatus,
+    /// The exits that are kept.
+    pub window: WindowStatus,
+    /// How often exits left, or were held.
+    pub flap: FlapCounters,
+    /// Whether the own uplink is in doubt.
+    pub uplink: Option<UplinkDoubtStatus>,
+    /// The flow table.
+    pub flows: FlowsStatus,
+    /// What was sent over two exits.
+    pub races: RaceCounters,
     /// How often the pack was handed over that was handed over most, over all
     /// sessions since the start.
     pub max_sends_of_one_pack: u64,
@@ -177,10 +241,19 @@ impl ClientStatus {
     /// What all paths since the start did.
     pub fn books(&self) -> PathBooks {
         let mut books = self.ended;
-        if let Some(path) = &self.path {
-            books += path.books();
-        }
+        let paths = self.exits.iter().filter_map(|exit| exit.path.as_ref());
+        paths.for_each(|path| books += path.books());
         books
+    }
+
+    /// The exit that is the first choice.
+    pub fn main(&self) -> Option<&ExitStatus> {
+        self.exits.get(self.main_exit)
+    }
+
+    /// The path of the exit that is the first choice, while it has one.
+    pub fn path(&self) -> Option<&PathStatus> {
+        self.main()?.path.as_ref()
     }
 }
 

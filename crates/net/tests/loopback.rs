@@ -79,7 +79,7 @@ fn the_mtu_grows_by_discovery_and_larger_packets_are_told_so() {
     let mtu = client.until("mtu", |report| {
         report
             .client
-            .path
+            .path()
             .as_ref()
             .map(|p| p.inner_mtu)
             .filter(|mtu| *mtu >= 1_390)
@@ -94,7 +94,7 @@ fn the_mtu_grows_by_discovery_and_larger_packets_are_told_so() {
         quell_packet::icmp::reported_mtu(&view),
         Some(u32::from(mtu))
     );
-    let path = client.status().client.path.unwrap();
+    let path = client.status().client.path().unwrap().clone();
     assert_eq!((path.drops[DropReason::TooBig], path.unaccounted), (1, 0));
 }
 
@@ -340,7 +340,7 @@ fn a_backend_that_dies_is_known_and_costs_what_flows_nothing_and_one_that_is_bac
     });
 
     let sent = u64::from(stream.sent);
-    let lane = client.status().client.path.unwrap().flow.send;
+    let lane = client.status().client.path().unwrap().clone().flow.send;
     assert_eq!((lane.accepted, lane.expired), (sent, 0));
     // A machine that stands still for a round trip is a silence, too; degraded or not.
     let copies = lane.evidence_resends + lane.silence_resends;

@@ -5,14 +5,14 @@ use std::sync::mpsc;
 use parking_lot::Mutex;
 use quell_net::backend::BackendHandle;
 use quell_net::engine::Messages;
-use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
+use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device, Server};
 use quell_net::identity::Identity;
 use quell_tun::os::{TunConfig, TunDevice};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::config::{ClientFile, read_private_key};
-use crate::control::{self, Server};
+use crate::config::{ClientFile, ProviderPeer, read_private_key};
+use crate::control;
 use crate::device;
 use crate::error::Error;
 use crate::running::{Running, answers};
@@ -20,7 +20,7 @@ use crate::running::{Running, answers};
 /// A running client, with its control socket.
 pub struct Client {
     // Declared first, dropped first: no question is answered by half an engine.
-    _control: Server,
+    _control: control::Server,
     running: Running<ClientReport>,
     messages: Mutex<Option<Messages<()>>>,
     backend: BackendHandle,
@@ -36,8 +36,7 @@ impl Client {
         let identity = Identity::from_secret(&read_private_key(&file.private_key_file)?)?;
         let settings = ClientSettings {
             identity,
-            provider: file.provider.public_key,
-            remote: file.provider.address.to_string(),
+            servers: file.providers.iter().map(server).collect(),
             core: file.core().try_new()?,
             transport: file.transport.quic().try_new()?,
             backend: file.backend.settings().try_new()?,
@@ -63,13 +62,8 @@ impl Client {
             }
         })?;
         let (messages, backend) = given.try_recv().map_err(|_| Error::EngineLost)?;
-        let server = Dialed {
-            address: file.provider.address.to_string(),
-            public_key: file.provider.public_key.to_string(),
-        };
         let status = move |report: ClientReport| Described {
             report,
-            server: server.clone(),
             interface_ready: *is_ready.borrow(),
         };
         let control = control::serve(
@@ -130,22 +124,29 @@ impl Client {
     }
 }
 
-/// The provider, as the configuration has it.
-#[derive(Debug, Clone, Serialize)]
-struct Dialed {
-    address: String,
-    public_key: String,
-}
-
 /// What the control socket says of a client.
 #[derive(Serialize)]
 struct Described {
     #[serde(flatten)]
     report: ClientReport,
-    /// Who is dialed.
-    server: Dialed,
     /// Whether addresses and routes are in place.
     interface_ready: bool,
+}
+
+/// A provider as the engine knows it. People call it by its address, and by its place
+/// where one is given.
+fn server(peer: &ProviderPeer) -> Server {
+    let remote = peer.address.to_string();
+    let name = match peer.place.as_str() {
+        "" => remote.clone(),
+        place => format!("{remote} ({place})"),
+    };
+    Server {
+        name,
+        key: peer.public_key,
+        remote,
+        weight: peer.weight,
+    }
 }
 
 /// What we call ourselves.

@@ -31,15 +31,15 @@ pub(crate) async fn follow(
     let link = Link::open(name).await?;
     let mut current = DeviceState::default();
     while wanted.changed().await.is_ok() {
-        let state = *wanted.borrow_and_update();
+        let state = wanted.borrow_and_update().clone();
         if state.mtu != 0 && state.mtu != current.mtu {
             link.set_mtu(state.mtu).await?;
         }
         if let Some(addresses) = state.addresses
             && state.addresses != current.addresses
         {
-            if let Some(underlay) = state.underlay {
-                check_routes(routes, underlay)?;
+            for underlay in &state.underlay {
+                check_routes(routes, *underlay)?;
             }
             readdress(&link, current.addresses, addresses).await?;
             link.up().await?;

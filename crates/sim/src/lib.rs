@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 pub mod duplex;
+pub mod exits;
 pub mod fuzz;
 pub mod link;
 pub mod pair;

@@ -406,7 +406,9 @@ impl World {
 
     /// Tells a client where the tunnel's own datagrams go.
     pub fn set_underlay(&mut self, client: usize, underlay: Vec<IpAddr>) {
-        self.clients[client].core.on_underlay(underlay);
+        self.clients[client]
+            .core
+            .on_underlay(perform::EXIT, &underlay);
     }
 
     /// Ends the run: something that must hold does not.

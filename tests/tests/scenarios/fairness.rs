@@ -75,7 +75,7 @@ fn beside(congestion: &str) -> Outcome {
     }
     let tunnel = start(&tunnelled, "cubic")??;
     let beside_tunnel = Shares::measure(&others, &tunnelled, MEASURE);
-    let quic = world.client.status()?["quic"].clone();
+    let quic = world.client.status()?["servers"][0]["quic"].clone();
     drop(tunnel);
     let flow = start(&sixth, "cubic")??;
     let beside_flow = Shares::measure(&others, &sixth, COMPARE);

@@ -123,7 +123,9 @@ pub(crate) fn plan(folder: &TempDir, provider: IpAddr) -> Result<Plan, Failed> {
 }
 
 pub(crate) fn inner_mtu(status: &Value) -> u64 {
-    status["path"]["inner_mtu"].as_u64().unwrap_or(0)
+    status["exits"][0]["path"]["inner_mtu"]
+        .as_u64()
+        .unwrap_or(0)
 }
 
 pub(crate) fn address(status: &Value, family: &str) -> Result<IpAddr, Failed> {

@@ -119,7 +119,7 @@ fn random_loss_does_not_shrink_the_path_for_long() -> Outcome {
         .client
         .run(|| http::upload(server.address(), bytes, Duration::from_secs(100)))??;
     assert_eq!(sent.sha256, content::sha256(bytes));
-    let found = world.client.status()?["quic"]["black_holes"].clone();
+    let found = world.client.status()?["servers"][0]["quic"]["black_holes"].clone();
     println!(
         "10 MB up at 10 ms RTT and 5 % loss: {:?}, taken for a black hole {found} times",
         sent.elapsed

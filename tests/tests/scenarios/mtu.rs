@@ -62,7 +62,7 @@ fn inner_packets_of_1280_bytes_pass_every_outer_mtu() -> Outcome {
             assert_eq!(sent.sha256, content::sha256(1_048_576));
         }
         // What the system refuses as too long is no loss: nothing of it is sent again.
-        let send = &world.client.status()?["path"]["flow"]["send"];
+        let send = &world.client.status()?["exits"][0]["path"]["flow"]["send"];
         assert_eq!(send["evidence_resends"], 0, "outer {mtu}: {send}");
         world.finish()?;
     }

@@ -49,8 +49,26 @@ impl Check {
 fn client(file: &ClientFile) -> Result<Table, Failure> {
     let mut table = Table::default();
     private_key(&mut table, &file.private_key_file)?;
-    table.row("provider", &file.provider.address);
-    table.row("provider's key", file.provider.public_key);
+    for provider in &file.providers {
+        let place = match provider.place.as_str() {
+            "" => String::new(),
+            place => format!(" ({place})"),
+        };
+        table.row("provider", format!("{}{place}", provider.address));
+        table.row("provider's key", provider.public_key);
+    }
+    if file.providers.len() > 1 {
+        let window = &file.window;
+        let kept = window.window_min.min(file.providers.len());
+        table.row(
+            "exits",
+            format!(
+                "{kept} of {} kept, {}",
+                file.providers.len(),
+                window.exit_policy
+            ),
+        );
+    }
     let tun = &file.tun;
     table.row("tun", format!("{}, MTU up to {}", tun.name, tun.mtu_max));
     match tun.routes.as_slice() {

@@ -37,11 +37,13 @@ impl Why {
                 Err(ControlError::NotRunning { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };
-            if dials(&status, &self.server) {
-                write!(streams.out, "{}", explain(&status))?;
-                return Ok(());
+            for server in servers(&status) {
+                if dials(&server, &self.server) {
+                    write!(streams.out, "{}", explain(&server))?;
+                    return Ok(());
+                }
+                known.extend(text(&server, "/server/remote").map(str::to_owned));
             }
-            known.extend(text(&status, "/server/address").map(str::to_owned));
         }
         Err(Failure::Failed(match known.as_slice() {
             [] => anyhow!("no client runs here that could dial {}", self.server),
@@ -54,18 +56,42 @@ impl Why {
     }
 }
 
-/// Whether this status is of a client that dials `server`.
-fn dials(status: &Value, server: &str) -> bool {
-    let address = text(status, "/server/address");
+/// What a client's status says of each of its servers: the exit, and with it the
+/// server and what concerns all exits.
+fn servers(status: &Value) -> Vec<Value> {
+    let list = |name| {
+        status
+            .get(name)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    let both = list("exits").zip(list("servers")).enumerate();
+    both.map(|(index, (exit, server))| {
+        let mut exit = exit.clone();
+        let first = status.get("main_exit").and_then(Value::as_u64) == Some(index as u64);
+        exit["is_first_choice"] = first.into();
+        exit["server"] = server.clone();
+        for name in ["backend", "uplink"] {
+            exit[name] = status.get(name).cloned().unwrap_or_default();
+        }
+        exit
+    })
+    .collect()
+}
+
+/// Whether `server` is meant.
+fn dials(exit: &Value, server: &str) -> bool {
+    let remote = text(exit, "/server/remote");
     // "host" means "host:6610".
     let whole = server.parse::<ServerAddress>().ok();
     let whole = whole.map(|address| address.to_string());
     let names = [
-        address,
-        text(status, "/provider_address"),
-        text(status, "/server/public_key"),
+        remote,
+        text(exit, "/server/address"),
+        text(exit, "/server/public_key"),
     ];
-    address.is_some()
+    remote.is_some()
         && names.into_iter().flatten().any(|name| {
             name.eq_ignore_ascii_case(server)
                 || whole
@@ -74,25 +100,25 @@ fn dials(status: &Value, server: &str) -> bool {
         })
 }
 
-fn explain(status: &Value) -> String {
+fn explain(exit: &Value) -> String {
     let mut table = Table::default();
-    let dash = |pointer| text(status, pointer).unwrap_or("-");
+    let dash = |pointer| text(exit, pointer).unwrap_or("-");
     table.row("key", dash("/server/public_key"));
-    table.row("found at", dash("/provider_address"));
+    table.row("found at", dash("/server/address"));
     table.row("dial", dash("/state"));
     table.row("reason", dash("/reason"));
-    if let Some(wait) = status.pointer("/next_dial_in_ms").and_then(Value::as_u64) {
+    if let Some(wait) = exit.pointer("/next_dial_in_ms").and_then(Value::as_u64) {
         table.row("next dial", format!("in {}", seconds(wait)));
     }
-    let count = |pointer| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let count = |pointer| exit.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     table.row(
         "so far",
         format!("{} dials, {} sessions", count("/dials"), count("/sessions")),
     );
-    if let Some(gate) = status.get("dial_gate").filter(|gate| gate.is_object()) {
+    if let Some(gate) = exit.get("dial_gate").filter(|gate| gate.is_object()) {
         table.row("dial gate", gate_in_words(gate));
     }
-    if let Some(stalled) = status.pointer("/path/stalled").and_then(Value::as_bool) {
+    if let Some(stalled) = exit.pointer("/path/stalled").and_then(Value::as_bool) {
         let words = if stalled {
             "does not answer"
         } else {
@@ -100,23 +126,42 @@ fn explain(status: &Value) -> String {
         };
         table.row("path", words);
     }
+    table.row("window", dash("/window"));
+    table.row("new flows", new_flows(exit));
+    table.row("probe", dash("/probe/reason"));
+    table.row("uplink", dash("/uplink/reason"));
     table.row("backend", dash("/backend/reason"));
-    format!("{}\n\n{table}", in_the_way(status))
+    format!("{}\n\n{table}", in_the_way(exit))
+}
+
+fn new_flows(exit: &Value) -> &'static str {
+    let is = |name| exit.get(name).and_then(Value::as_bool) == Some(true);
+    match (is("is_usable"), is("is_first_choice")) {
+        (true, true) => "come here first",
+        (true, false) => "may come here",
+        (false, true) => "wait for it: nothing better is there",
+        (false, false) => "go elsewhere",
+    }
 }
 
 /// The answer in one sentence.
-fn in_the_way(status: &Value) -> String {
-    let server = text(status, "/server/address").unwrap_or("the server");
-    let reason = text(status, "/reason").unwrap_or("no reason is known");
-    let stalled = status.pointer("/path/stalled").and_then(Value::as_bool);
-    match (text(status, "/state"), stalled) {
+fn in_the_way(exit: &Value) -> String {
+    let server = text(exit, "/server/remote").unwrap_or("the server");
+    let reason = text(exit, "/reason").unwrap_or("no reason is known");
+    let stalled = exit.pointer("/path/stalled").and_then(Value::as_bool);
+    match (text(exit, "/state"), stalled) {
         (Some("up"), Some(true)) => {
             format!("{server} is connected, but the path to it does not answer")
         }
         (Some("up"), _) => format!("nothing stands in the way of {server}: the tunnel is up"),
         (Some("dialing"), _) => format!("{server} is being dialed: {reason}"),
         (Some("greeting"), _) => format!("{server} is connected and has not welcomed us yet"),
-        (Some("waiting"), _) => format!("{server} is not connected: {reason}"),
+        (Some("waiting"), _) => match text(exit, "/window") {
+            Some(window) if !window.starts_with("a member") => {
+                format!("{server} is not wanted at the moment: {window}")
+            }
+            Some(_) | None => format!("{server} is not connected: {reason}"),
+        },
         (Some(other), _) => format!("{server}: {other}: {reason}"),
         (None, _) => format!("{server}: {reason}"),
     }

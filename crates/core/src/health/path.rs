@@ -140,6 +140,8 @@ pub(crate) struct PathHealth {
     stall: Option<Stall>,
     /// No connection carries the path.
     suspended: bool,
+    /// A client's questions in a stall come often.
+    eager: bool,
     prompted_at: Option<Instant>,
     dead: DeadRounds,
     stalls: u64,
@@ -160,6 +162,7 @@ impl PathHealth {
             rtt: Rtt::new(lane),
             rtt_unknown: Rtt::new(lane),
             suspended: false,
+            eager: true,
             rtt_max: RecentMax::default(),
             interval_max: lane.max_resend_interval,
             unheard_since: None,
@@ -281,6 +284,19 @@ impl PathHealth {
         Change {
             ping: self.is_stalled() && self.prompt(now),
             ..Change::default()
+        }
+    }
+
+    /// Whether a client asks often while it stalls, from here on.
+    pub(crate) fn set_eager(&mut self, eager: bool, now: Instant) {
+        if std::mem::replace(&mut self.eager, eager) == eager || !eager {
+            return;
+        }
+        let Some(stall) = &self.stall else { return };
+        let age = now.saturating_duration_since(stall.since);
+        let next_ping = now + self.ping_wait(age, 0);
+        if let Some(stall) = &mut self.stall {
+            stall.next_ping = stall.next_ping.min(next_ping);
         }
     }
 
@@ -435,7 +451,7 @@ impl PathHealth {
         let (low, high) = (self.config.stalled_ping_min, self.config.stalled_ping_max);
         let eager = low + high.saturating_sub(low).mul_f64(self.rng.random());
         match self.role {
-            Role::Client if age < self.config.stalled_ping_eager => eager,
+            Role::Client if self.eager && age < self.config.stalled_ping_eager => eager,
             Role::Client => lazy,
             Role::Provider => doubled(eager, pings, lazy),
         }

@@ -1,72 +1,119 @@
-//! The client of one provider.
+//! The client: a user's packets on one side, some exits on the other.
 //!
-//! A composition: `dial` says when to connect, `guard` which
-//! packets may pass, [`crate::path`] carries them. What this file adds is the
-//! greeting (HELLO, WELCOME) and the books of packets that met no path. A session
-//! outlives its connection: see `session`.
+//! ```text
+//! TUN → guard → flows ─┬─ known ──────────────→ its exit ─→ path ─→ QUIC
+//!                      └─ new → choose → race ─┘
+//! QUIC → path of an exit → guard → flows, race → TUN
+//! ```
 //!
-//! The driver tells each fact with the number of the dial it belongs to; what
-//! comes late from an earlier dial is ignored.
+//! | file | question |
+//! |---|---|
+//! | `exit`, `session`, `dial` | what is with one provider |
+//! | `dials` | which exit is dialled, and when |
+//! | `window`, `may`, `score` | which exits are kept |
+//! | `choose` | which exit a new flow takes |
+//! | `flows` | which flow is where |
+//! | `race`, `races` | over how many exits a connection is opened |
+//! | `carry`, `guard`, `address` | what becomes of a packet |
+//!
+//! This file is the seam to the driver, which tells each fact with the exit and the
+//! number of the dial that it belongs to.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use quell_wire::control::{Control, ControlDecoder, Hello, Welcome};
-use quell_wire::registry::{self, ErrorCode};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::dial::{Dial, State};
+use super::address::Inside;
+use super::choose::Chooser;
+use super::exit::{Exit, ExitTerms, News};
+use super::exit_id::ExitId;
+use super::flows::FlowTable;
 use super::guard::Guard;
-use super::output::{Loss, Notice, Output};
+use super::members::Members;
+use super::output::{Loss, Output};
 use super::quiet::Quiet;
-use super::session::Held;
-use crate::budget::ProcessBudget;
+use super::race::Racer;
+use super::window::Window;
+use crate::bucket::TokenBucket;
+use crate::budget::{DialBudget, ProcessBudget};
 use crate::config::ClientConfig;
-use crate::drops::{DropReason, Drops};
-use crate::greeting::{self, encode};
+use crate::drops::Drops;
+use crate::flap::FlapDamper;
+use crate::greeting;
 use crate::health::Signal;
-use crate::path::{CarrierFacts, Path, PathBooks, PathTerms, Role, Violation};
+use crate::health::uplink_doubt::UplinkDoubt;
+use crate::path::{CarrierFacts, Path, Violation};
 use crate::send::Backpressure;
-use crate::status::{ClientStatus, PathStatus, TunnelAddresses};
 
-/// The client of one provider.
+/// A provider that may be an exit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExitSettings {
+    /// What people call it.
+    pub name: String,
+    /// What it is preferred by: one of 200 is taken twice as often as one of 100.
+    pub weight: u32,
+}
+
+impl ExitSettings {
+    /// An exit that is preferred by nothing.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            weight: 100,
+        }
+    }
+}
+
+/// Answers to what exits that are out of a race still send, each second in the long
+/// run and at once: more says nothing new to them.
+const LATE_CLOSES: (u32, u32) = (20, 40);
+
+/// A client of some providers.
 #[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
-    agent: String,
+    pub(super) settings: Vec<ExitSettings>,
     mtu_max: u16,
     pub(super) rng: SmallRng,
-    pub(super) dial: Dial,
-    guard: Guard,
-    signal: Signal,
-    budget: ProcessBudget,
+    pub(super) exits: Vec<Exit>,
+    pub(super) members: Members,
+    pub(super) window: Window,
+    pub(super) damper: FlapDamper<ExitId>,
+    pub(super) doubt: UplinkDoubt,
+    pub(super) dial_budget: DialBudget,
     pub(super) quiet: Quiet,
-    decoder: ControlDecoder,
-    pub(super) path: Option<Path>,
-    /// What names the session of the path.
-    pub(super) held: Option<Held>,
-    carrier: Option<CarrierFacts>,
-    addresses: Option<TunnelAddresses>,
+    pub(super) chooser: Chooser,
+    pub(super) flows: FlowTable,
+    pub(super) racer: Racer,
+    pub(super) late_closes: TokenBucket,
+    pub(super) guard: Guard,
+    pub(super) inside: Inside,
+    pub(super) signal: Signal,
     mtu: u16,
     pub(super) out: VecDeque<Output>,
-    pub(super) reason: String,
-    sessions: u64,
-    pub(super) resumes: u64,
-    tun_packets: u64,
-    tun_drops: Drops,
-    received_drops: Drops,
-    delivered: u64,
-    early_datagrams: u64,
-    ended: PathBooks,
-    now: Instant,
+    /// Whose turn it is to send the next datagram.
+    turn: usize,
+    /// An exit's fortune changed: the window is to be looked at.
+    pub(super) review_wanted: bool,
+    pub(super) tun_packets: u64,
+    pub(super) tun_drops: Drops,
+    pub(super) received_drops: Drops,
+    pub(super) delivered: u64,
+    /// Copies of packets of the TUN that were sent over one more exit.
+    pub(super) extra_copies: u64,
+    /// Packets that this client itself made for the TUN: resets, and refusals that
+    /// were kept for a while.
+    pub(super) made: u64,
+    pub(super) now: Instant,
 }
 
 impl Client {
-    /// A client whose TUN takes packets of up to `mtu_max` bytes. It asks for a
-    /// dial at once. `agent` is told to the provider, 64 bytes of it at most.
+    /// A client of one provider whose TUN takes packets of up to `mtu_max` bytes. See
+    /// [`Client::with_exits`].
     pub fn new(
         config: ClientConfig,
         agent: impl Into<String>,
@@ -74,43 +121,83 @@ impl Client {
         seed: u64,
         now: Instant,
     ) -> Self {
-        let mut client = Self {
-            dial: Dial::new(&config, seed, now),
-            quiet: Quiet::new(config.quiet.clone(), now),
-            config,
+        let exits = vec![ExitSettings::named("provider")];
+        Self::with_exits(config, exits, agent, mtu_max, seed, now)
+    }
+
+    /// A client of the providers in `exits`, whose TUN takes packets of up to `mtu_max`
+    /// bytes. It asks for dials at once. `agent` is told to providers, 64 bytes of it
+    /// at most. `seed` feeds all random draws. Of more than [`EXITS_MAX`] exits the
+    /// first are taken.
+    ///
+    /// [`EXITS_MAX`]: super::EXITS_MAX
+    pub fn with_exits(
+        config: ClientConfig,
+        mut exits: Vec<ExitSettings>,
+        agent: impl Into<String>,
+        mtu_max: u16,
+        seed: u64,
+        now: Instant,
+    ) -> Self {
+        exits.truncate(super::EXITS_MAX);
+        let config = Arc::new(config);
+        let terms = ExitTerms {
+            config: Arc::clone(&config),
             agent: greeting::bounded(agent.into()),
             mtu_max,
-            rng: SmallRng::seed_from_u64(seed),
-            guard: Guard::default(),
             signal: Signal::default(),
             budget: ProcessBudget::default(),
-            decoder: ControlDecoder::new(),
-            path: None,
-            held: None,
-            carrier: None,
-            addresses: None,
+        };
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let ids = (0..).map(ExitId).take(exits.len());
+        let of = |(index, id): (u64, ExitId)| {
+            // The first is seeded as a client of one is.
+            let seed = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            Exit::new(id, terms.clone(), seed, now)
+        };
+        let (late_per_s, late_burst) = LATE_CLOSES;
+        let mut client = Self {
+            exits: (0_u64..).zip(ids).map(of).collect(),
+            members: Members::new(exits.len(), &config.probe),
+            window: Window::new(config.window.clone(), exits.len(), rng.random(), now),
+            damper: FlapDamper::new(config.flap.clone(), rng.random()),
+            doubt: UplinkDoubt::new(config.uplink.clone()),
+            dial_budget: DialBudget::new(&config.dials),
+            quiet: Quiet::new(config.quiet.clone(), now),
+            chooser: Chooser::new(config.window.exit_policy, rng.random()),
+            flows: FlowTable::new(config.flows.clone(), rng.random()),
+            racer: Racer::new(config.racer.clone(), rng.random()),
+            late_closes: TokenBucket::new(late_per_s, late_burst),
+            settings: exits,
+            mtu_max,
+            rng,
+            guard: Guard::default(),
+            inside: Inside::default(),
+            signal: Signal::default(),
             mtu: 0,
             out: VecDeque::new(),
-            reason: "starting".to_owned(),
-            sessions: 0,
-            resumes: 0,
+            turn: 0,
+            review_wanted: true,
             tun_packets: 0,
             tun_drops: Drops::default(),
             received_drops: Drops::default(),
             delivered: 0,
-            early_datagrams: 0,
-            ended: PathBooks::default(),
+            extra_copies: 0,
+            made: 0,
             now,
         };
         client.handle_timeout(now);
         client
     }
 
-    /// Lets sessions to come widen their waits while `signal` says that the
-    /// control plane is degraded.
+    /// Lets sessions to come widen their waits, races narrow and the window rest while
+    /// `signal` says that the control plane is degraded.
     #[must_use]
     pub fn with_signal(mut self, signal: Signal) -> Self {
-        self.signal = signal;
+        self.signal = signal.clone();
+        for exit in &mut self.exits {
+            exit.terms_mut().signal = signal.clone();
+        }
         self
     }
 
@@ -118,9 +205,13 @@ impl Client {
     /// clients of this process.
     #[must_use]
     pub fn with_budget(mut self, budget: ProcessBudget) -> Self {
-        self.budget = budget;
+        for exit in &mut self.exits {
+            exit.terms_mut().budget = budget.clone();
+        }
         self
     }
+
+    // --- facts -----------------------------------------------------------
 
     /// UDP payload that left this process since the start, dials and QUIC's own
     /// included.
@@ -128,336 +219,205 @@ impl Client {
         self.quiet.on_wire(bytes_out, now);
     }
 
-    /// The machine slept: what is there may be another network, and the other end may
-    /// have given us up. One question finds out at once, and a dial that waits is due.
+    /// The machine slept: what is there may be another network, and the other ends may
+    /// have given us up.
     pub fn on_wake(&mut self, now: Instant) {
         self.now = now;
-        match &mut self.path {
-            Some(path) if !path.is_suspended() => path.want_ping(),
-            Some(_) | None => self.dial.postpone(now),
-        }
+        self.exits.iter_mut().for_each(|exit| exit.on_wake(now));
+        self.review_wanted = true;
     }
 
-    /// Where the tunnel's own datagrams go: packets to these addresses are dropped.
-    pub fn on_underlay(&mut self, addresses: Vec<IpAddr>) {
-        self.guard.set_underlay(addresses);
+    /// The control plane answered a request that began at `begun`: the uplink is well.
+    pub fn on_backend_success(&mut self, begun: Instant, now: Instant) {
+        self.now = now;
+        self.doubt.on_backend_success(begun, now);
+    }
+
+    /// Where the tunnel's own datagrams to `exit` go: packets to these addresses are
+    /// dropped.
+    pub fn on_underlay(&mut self, exit: ExitId, addresses: &[IpAddr]) {
+        self.guard.set_underlay(exit, addresses);
     }
 
     /// The QUIC connection of this dial stands, the provider's key was right.
-    pub fn on_connected(&mut self, attempt: u64, now: Instant) {
-        self.now = now;
-        if !self.is_current(attempt) || !self.dial.on_connected() {
-            return;
-        }
-        self.reason = "connected, waiting for the welcome".to_owned();
-        self.decoder = ControlDecoder::new();
-        if self.ask_to_resume(now) {
-            return;
-        }
-        self.greet(now);
-    }
-
-    /// Asks for a new session.
-    pub(super) fn greet(&mut self, now: Instant) {
-        let hello = Control::Hello(Hello {
-            version: registry::VERSION,
-            features: 0,
-            agent: self.agent.clone(),
-            limits: self.config.path.lanes.receive.first_credit(),
-        });
-        self.say(&hello, now);
-    }
-
-    pub(super) fn say(&mut self, message: &Control, now: Instant) {
-        match encode(message) {
-            Ok(bytes) => self.out.push_back(Output::Control(bytes)),
-            Err(violation) => self.close(violation, now),
-        }
+    pub fn on_connected(&mut self, exit: ExitId, attempt: u64, now: Instant) {
+        self.on_exit(exit, now, |exit| exit.on_connected(attempt, now));
     }
 
     /// The dial failed, or its connection is gone.
-    pub fn on_closed(&mut self, attempt: u64, loss: impl Into<Loss>, now: Instant) {
-        self.now = now;
-        if self.is_current(attempt) {
-            self.lose(loss.into(), now);
-        }
-    }
-
-    fn is_current(&self, attempt: u64) -> bool {
-        attempt == self.dial.attempt() && !matches!(self.dial.state(), State::Waiting { .. })
-    }
-
-    /// What is left of the session: nothing. Its books are kept.
-    pub(super) fn end_path(&mut self) {
-        self.held = None;
-        if let Some(mut path) = self.path.take() {
-            path.close();
-            let end = path.poll_messages_end().map(Output::MessagesEnded);
-            self.out.extend(end);
-            self.ended += PathBooks::of(&path);
-        }
-    }
-
-    /// The dial or its connection is over; the session only where it ended.
-    pub(super) fn redial(&mut self, words: String, fenced: bool, now: Instant) {
-        let was_up = matches!(self.dial.state(), State::Up { .. });
-        self.quiet.on_dial_ended();
-        self.carrier = None;
-        let next_dial_in = self.dial.on_ended(fenced, &mut self.rng, now);
-        self.reason.clone_from(&words);
-        let notice = if was_up && self.path.is_some() {
-            Notice::Suspended {
-                words,
-                next_dial_in,
-            }
-        } else if was_up {
-            Notice::Down {
-                words,
-                next_dial_in,
-            }
-        } else {
-            Notice::DialFailed {
-                words,
-                failures: self.dial.failures(),
-                next_dial_in,
-            }
-        };
-        self.out.push_back(Output::Notice(notice));
+    pub fn on_closed(&mut self, exit: ExitId, attempt: u64, loss: impl Into<Loss>, now: Instant) {
+        let loss = loss.into();
+        self.on_exit(exit, now, |exit| exit.on_closed(attempt, loss, now));
     }
 
     /// Bytes of the control stream.
-    pub fn handle_control(&mut self, attempt: u64, bytes: &[u8], now: Instant) {
-        self.now = now;
-        if !self.is_current(attempt) {
-            return;
-        }
-        self.decoder.push(bytes);
-        loop {
-            let step = match self.decoder.next() {
-                Ok(Some(message)) => self.handle_message(message, now),
-                Ok(None) => return,
-                Err(error) => Err(Violation {
-                    code: error.code(),
-                    words: error.to_string(),
-                }),
-            };
-            if let Err(violation) = step {
-                self.close(violation, now);
-                return;
-            }
-        }
-    }
-
-    fn handle_message(&mut self, message: Control, now: Instant) -> Result<(), Violation> {
-        match (message, self.dial.state()) {
-            (Control::Welcome(welcome), State::Greeting { .. }) if !self.is_resuming() => {
-                self.welcome(&welcome, now)
-            }
-            (Control::Resumed(resumed), State::Greeting { .. }) if self.is_resuming() => {
-                self.resumed(&resumed, now)
-            }
-            (Control::Error(error), State::Greeting { .. }) if self.is_resuming() => {
-                self.not_resumed(&error, now)
-            }
-            (Control::Goaway(goaway), State::Up { .. }) => {
-                self.on_goaway(&goaway);
-                Ok(())
-            }
-            (message, _) => Err(Violation {
-                code: ErrorCode::WrongState,
-                words: format!("{} was not expected here", message.name()),
-            }),
-        }
-    }
-
-    fn welcome(&mut self, welcome: &Welcome, now: Instant) -> Result<(), Violation> {
-        if welcome.version != registry::VERSION {
-            let words = format!(
-                "the provider speaks version {}, this client {}",
-                welcome.version,
-                registry::VERSION
-            );
-            return Err(Violation {
-                code: ErrorCode::UnsupportedVersion,
-                words,
-            });
-        }
-        if welcome.ipv4.is_none() && welcome.ipv6.is_none() {
-            return Err(Violation {
-                code: ErrorCode::MalformedControl,
-                words: "WELCOME gives no address".to_owned(),
-            });
-        }
-        let addresses = TunnelAddresses {
-            ipv4: welcome.ipv4,
-            ipv6: welcome.ipv6,
-            gateway_ipv4: welcome.gateway_ipv4,
-            gateway_ipv6: welcome.gateway_ipv6,
-        };
-        self.sessions += 1;
-        self.held = Some(Held::new(welcome.session_id));
-        self.guard.set_addresses(addresses);
-        self.path = Some(self.open_path(welcome, &addresses, now));
-        self.addresses = Some(addresses);
-        self.out.push_back(Output::Configure(addresses));
-        self.mtu = 0;
-        self.follow_mtu();
-        self.on_up(now);
-        Ok(())
-    }
-
-    /// The provider carries the session from here on.
-    pub(super) fn on_up(&mut self, now: Instant) {
-        let failures_before = self.dial.failures();
-        self.dial.on_welcome(now);
-        self.quiet.on_dial_ended();
-        self.quiet.on_progress(now);
-        self.reason = "up".to_owned();
-        self.out
-            .push_back(Output::Notice(Notice::Up { failures_before }));
-    }
-
-    fn open_path(&mut self, welcome: &Welcome, addresses: &TunnelAddresses, now: Instant) -> Path {
-        // A provider that names an MTU below IPv6's minimum cannot be meant.
-        let mtu_max = self.mtu_max.min(welcome.mtu.max(1_280));
-        let terms = PathTerms {
-            config: self.config.path.clone(),
-            role: Role::Client,
-            mtu_max,
-            signal: self.signal.clone(),
-            budget: self.budget.clone(),
-            seed: self.rng.random(),
-        };
-        let mut path = Path::new(terms, now);
-        path.on_first_credit(welcome.limits);
-        let gateways = [
-            addresses.gateway_ipv4.map(IpAddr::from),
-            addresses.gateway_ipv6.map(IpAddr::from),
-        ];
-        gateways
-            .into_iter()
-            .flatten()
-            .for_each(|source| path.set_icmp_source(source));
-        if let Some(facts) = self.carrier {
-            path.on_carrier(facts, now);
-        }
-        path.want_ping();
-        path
-    }
-
-    /// Ends the connection, and the session with it.
-    pub(super) fn close(&mut self, violation: Violation, now: Instant) {
-        let words = violation.words.clone();
-        self.out.push_back(Output::Close(violation));
-        self.end_path();
-        self.redial(words, false, now);
-    }
-
-    /// Ends the connection or the dial alone.
-    fn give_up_dial(&mut self, violation: Violation, now: Instant) {
-        let words = violation.words.clone();
-        self.out.push_back(Output::Close(violation));
-        self.lose(words.into(), now);
-    }
-
-    pub(super) fn carrier(&self) -> Option<CarrierFacts> {
-        self.carrier
+    pub fn handle_control(&mut self, exit: ExitId, attempt: u64, bytes: &[u8], now: Instant) {
+        self.doubt.on_inbound(now);
+        self.on_exit(exit, now, |exit| exit.handle_control(attempt, bytes, now));
     }
 
     /// What the QUIC connection of this dial can take, and what it has let go.
-    pub fn on_carrier(&mut self, attempt: u64, facts: CarrierFacts, now: Instant) {
+    pub fn on_carrier(&mut self, exit: ExitId, attempt: u64, facts: CarrierFacts, now: Instant) {
         self.now = now;
-        if !self.is_current(attempt) {
-            return;
-        }
-        self.carrier = Some(facts);
-        if let Some(path) = self.path.as_mut().filter(|path| !path.is_suspended()) {
-            path.on_carrier(facts, now);
+        if let Some(exit) = self.exits.get_mut(exit.index()) {
+            exit.on_carrier(attempt, facts, now);
             self.follow_mtu();
         }
     }
 
     /// QUIC refused the datagram that was handed to it last.
-    pub fn on_refused(&mut self, attempt: u64, now: Instant) {
+    pub fn on_refused(&mut self, exit: ExitId, attempt: u64, now: Instant) {
         self.now = now;
-        if let Some(path) = self
-            .path
-            .as_mut()
-            .filter(|_| attempt == self.dial.attempt())
-        {
-            path.on_refused(now);
+        if let Some(exit) = self.exits.get_mut(exit.index()) {
+            exit.on_refused(attempt, now);
         }
     }
 
+    /// A QUIC datagram of this dial's connection.
+    pub fn handle_datagram(&mut self, exit: ExitId, attempt: u64, datagram: &Bytes, now: Instant) {
+        self.doubt.on_inbound(now);
+        let mut result = Ok(());
+        self.on_exit(exit, now, |exit| {
+            result = exit.handle_datagram(attempt, datagram, now);
+        });
+        if let Err(violation) = result {
+            self.on_exit(exit, now, |exit| exit.close(violation, now));
+        }
+    }
+
+    fn on_exit(&mut self, exit: ExitId, now: Instant, act: impl FnOnce(&mut Exit)) {
+        self.now = now;
+        if let Some(of) = self.exits.get_mut(exit.index()) {
+            act(of);
+            self.absorb(exit, now);
+            self.settle(now);
+        }
+    }
+
+    /// Takes what came of something that was done to an exit.
+    pub(super) fn absorb(&mut self, exit: ExitId, now: Instant) {
+        self.take_received(exit, now);
+        let Some(of) = self.exits.get_mut(exit.index()) else {
+            return;
+        };
+        let news = of.take_news();
+        if news.up && self.inside.adopt(of.addresses()) {
+            self.mtu = 0;
+            let addresses = *self.inside.addresses();
+            self.out.push_back(Output::Configure(addresses));
+            self.follow_mtu();
+        }
+        self.take_output(exit);
+        if news != News::default() {
+            self.take_news(exit, news, now);
+        }
+        self.watch(exit, now);
+        let progress = self.exits.iter().map(Exit::progress).sum();
+        self.quiet.look(progress, now);
+    }
+
+    fn take_output(&mut self, exit: ExitId) {
+        if let Some(of) = self.exits.get_mut(exit.index()) {
+            self.out.append(&mut of.out);
+        }
+    }
+
+    fn take_news(&mut self, exit: ExitId, news: News, now: Instant) {
+        if news.dial_ended {
+            self.quiet.on_dial_ended(exit);
+        }
+        if news.up {
+            self.quiet.on_progress(now);
+            self.damper.on_healthy(&exit);
+        }
+        if news.gone {
+            self.lose_flows(exit, now);
+        }
+        if news.failed {
+            self.members.on_failure(exit, now);
+        }
+        if news.failed || news.gone {
+            self.on_exit_failed(exit, now);
+        }
+        self.review_wanted = true;
+    }
+
+    /// Does what has become due by what happened.
+    fn settle(&mut self, now: Instant) {
+        if self.review_wanted || self.window.is_due(now) {
+            self.review(now);
+        }
+        self.follow_mtu();
+    }
+
     pub(super) fn follow_mtu(&mut self) {
-        let Some(path) = &self.path else { return };
-        let mtu = path.inner_mtu();
+        let Some(mtu) = self.main_path().map(Path::inner_mtu) else {
+            return;
+        };
         if mtu != self.mtu {
             self.mtu = mtu;
             self.out.push_back(Output::Mtu(mtu));
         }
     }
 
-    /// A QUIC datagram of this dial's connection.
-    pub fn handle_datagram(&mut self, attempt: u64, datagram: &Bytes, now: Instant) {
-        self.now = now;
-        if !self.is_current(attempt) {
-            return;
-        }
-        // Before the WELCOME or RESUMED is read, datagrams that overtook it find no path.
-        let Some(path) = self.path.as_mut().filter(|path| !path.is_suspended()) else {
-            self.early_datagrams += 1;
-            return;
-        };
-        let result = path.handle_datagram(datagram, now);
-        self.quiet.look(path.progress(), now);
-        self.drain_received();
-        if let Err(violation) = result {
-            self.close(violation, now);
-        }
+    /// The path of the exit that is the first choice, or of the first that has one.
+    pub(super) fn main_exit(&self) -> Option<&Exit> {
+        let has_path = |exit: &&Exit| exit.path.is_some();
+        let primary = self.chooser.primary();
+        let primary = primary.and_then(|exit| self.exits.get(exit.index()));
+        primary
+            .filter(has_path)
+            .or_else(|| self.exits.iter().find(has_path))
     }
 
-    fn drain_received(&mut self) {
-        let Some(path) = &mut self.path else { return };
-        while let Some(packet) = path.poll_received() {
-            match self.guard.judge_inward(&packet) {
-                Ok(()) => {
-                    self.delivered += 1;
-                    self.out.push_back(Output::Deliver(path.clamp_mss(packet)));
-                }
-                Err(reason) => self.received_drops.count(reason),
-            }
-        }
+    fn main_path(&self) -> Option<&Path> {
+        self.main_exit()?.path.as_ref()
     }
+
+    // --- answers ---------------------------------------------------------
 
     /// Whether the TUN should be read: whether a packet would find room.
     ///
     /// Without a session packets are taken and dropped, counted: an application
-    /// is to notice that there is no network, not to hang.
+    /// is to notice that there is no network, not to hang. One exit whose queue is full
+    /// stops the TUN only when each exit that carries something is full.
     pub fn wants_packets(&self) -> bool {
-        let full = |path: &Path| path.is_full_for(usize::from(self.mtu_max));
-        !self.path.as_ref().is_some_and(full)
+        let mut carrying = self.exits.iter().filter(|exit| {
+            exit.path.is_some()
+                && (self.flows.flows_on(exit.id) > 0 || self.chooser.primary() == Some(exit.id))
+        });
+        let len = usize::from(self.mtu_max);
+        let full = |exit: &Exit| exit.path.as_ref().is_some_and(|path| path.is_full_for(len));
+        match carrying.next() {
+            Some(first) => !(full(first) && carrying.all(full)),
+            None => !self.main_exit().is_some_and(full),
+        }
     }
 
-    /// Whether the carrier is to be looked at when something has left it.
-    pub fn awaits_departure(&self) -> bool {
-        self.path.as_ref().is_some_and(Path::awaits_departure)
+    /// Whether the carrier of `exit` is to be looked at when something has left it.
+    pub fn awaits_departure(&self, exit: ExitId) -> bool {
+        let exit = self.exits.get(exit.index());
+        exit.is_some_and(Exit::awaits_departure)
     }
 
-    /// Whether what is handed over must leave whatever the congestion window says:
-    /// see [`Path::is_hushed`].
-    pub fn is_hushed(&self, now: Instant) -> bool {
-        self.path.as_ref().is_some_and(|path| path.is_hushed(now))
+    /// Whether what is handed over to `exit` must leave whatever the congestion window
+    /// says: see [`Path::is_hushed`].
+    pub fn is_hushed(&self, exit: ExitId, now: Instant) -> bool {
+        let exit = self.exits.get(exit.index());
+        exit.is_some_and(|exit| exit.is_hushed(now))
     }
 
-    /// Takes a message for the provider, of at most half the window.
+    /// Takes a message for the provider that is the first choice, of at most half the
+    /// window.
     ///
     /// # Errors
     /// The bound that is in the way; nothing was taken. [`Backpressure::Ended`]
     /// also while no session is up.
     pub fn send_message(&mut self, message: &[u8], now: Instant) -> Result<(), Backpressure> {
         self.now = now;
-        match &mut self.path {
+        let exit = self.main_exit().map(|exit| exit.id);
+        let exit = exit.and_then(|exit| self.exits.get_mut(exit.index()));
+        match exit.and_then(|exit| exit.path.as_mut()) {
             Some(path) => path.send_message(message, now),
             None => Err(Backpressure::Ended),
         }
@@ -465,36 +425,20 @@ impl Client {
 
     /// Whether [`Client::poll_message`] would yield one.
     pub fn has_message(&self) -> bool {
-        self.path.as_ref().is_some_and(Path::has_message)
+        self.paths().any(Path::has_message)
     }
 
-    /// The provider's next message. Taking it is what lets it send more.
-    pub fn poll_message(&mut self) -> Option<Bytes> {
-        self.path.as_mut()?.poll_message()
+    /// A provider's next message, and whose it is. Taking it is what lets it send more.
+    pub fn poll_message(&mut self) -> Option<(ExitId, Bytes)> {
+        let next = |exit: &mut Exit| Some((exit.id, exit.path.as_mut()?.poll_message()?));
+        self.exits.iter_mut().find_map(next)
     }
 
-    /// A packet of the TUN. Every outcome is counted.
-    pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
-        self.now = now;
-        self.tun_packets += 1;
-        let Some(path) = &mut self.path else {
-            self.tun_drops.count(DropReason::NoTunnel);
-            return;
-        };
-        if let Err(reason) = self.guard.judge_outward(&packet) {
-            self.tun_drops.count(reason);
-            return;
-        }
-        path.handle_packet(packet, now);
-        self.drain_icmp();
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.exits.iter().filter_map(|exit| exit.path.as_ref())
     }
 
-    fn drain_icmp(&mut self) {
-        let Some(path) = &mut self.path else { return };
-        while let Some(error) = path.poll_icmp() {
-            self.out.push_back(Output::Deliver(error));
-        }
-    }
+    // --- outputs and time ------------------------------------------------
 
     /// The next thing to do.
     pub fn poll_output(&mut self, now: Instant) -> Option<Output> {
@@ -502,14 +446,25 @@ impl Client {
         if let Some(output) = self.out.pop_front() {
             return Some(output);
         }
-        let path = self.path.as_mut()?;
-        let datagram = path.poll_datagram(now);
-        let end = path.poll_messages_end().map(Output::MessagesEnded);
-        self.out.extend(end);
-        self.drain_icmp();
-        datagram
-            .map(Output::Datagram)
-            .or_else(|| self.out.pop_front())
+        for _ in 0..self.exits.len() {
+            let index = self.turn % self.exits.len();
+            if let Some(output) = self.poll_exit(index, now) {
+                return Some(output);
+            }
+            self.turn = index + 1;
+        }
+        None
+    }
+
+    /// The next thing of one exit, which goes on being asked until it has nothing.
+    fn poll_exit(&mut self, index: usize, now: Instant) -> Option<Output> {
+        let exit = self.exits.get_mut(index)?;
+        let id = exit.id;
+        let datagram = exit.poll_datagram(now);
+        self.out.append(&mut exit.out);
+        self.take_icmp(id);
+        let datagram = datagram.map(|bytes| Output::Datagram { exit: id, bytes });
+        datagram.or_else(|| self.out.pop_front())
     }
 
     /// When to call [`Client::handle_timeout`], and why.
@@ -517,73 +472,42 @@ impl Client {
         if !self.out.is_empty() {
             return Some((self.now, "output"));
         }
-        let path = self.path.as_ref().and_then(Path::poll_timeout);
-        [self.dial.poll_timeout(), path]
-            .into_iter()
-            .flatten()
+        let wanted = |exit: &Exit| exit.poll_timeout(self.window.is_member(exit.id));
+        let own = [
+            self.window.poll_timeout(),
+            self.racer.poll_timeout(),
+            self.flows.poll_timeout(),
+            self.review_wanted.then_some((self.now, "window")),
+        ];
+        self.exits
+            .iter()
+            .filter_map(wanted)
+            .chain(own.into_iter().flatten())
             .min_by_key(|(at, _)| *at)
     }
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        if self.dial.is_overdue(now) {
-            let words = format!("no answer within {:?}", self.config.dial_timeout);
-            self.give_up_dial(
-                Violation {
-                    code: ErrorCode::Idle,
-                    words,
-                },
-                now,
-            );
+        for index in 0..self.exits.len() {
+            let exit = self.exits[index].id;
+            let result = self.exits[index].handle_timeout(now);
+            self.absorb(exit, now);
+            if let Err(violation) = result {
+                self.give_up(exit, violation, now);
+            }
         }
-        if self.may_dial(now) {
-            self.reason = "dialling".to_owned();
-            let attempt = self.dial.attempt();
-            self.out.push_back(Output::Dial { attempt });
-        }
-        let result = match &mut self.path {
-            Some(path) => path.handle_timeout(now),
-            None => Ok(()),
-        };
-        self.drain_received();
-        self.drain_icmp();
-        if let Err(violation) = result {
-            self.on_gone(violation, now);
-        }
+        self.doubt.handle_timeout(now);
+        self.flows.expire(now);
+        self.hedge(now);
+        self.settle(now);
+        self.start_dials(now);
     }
 
-    /// A snapshot.
-    pub fn status(&self, now: Instant) -> ClientStatus {
-        let (state, next) = match self.dial.state() {
-            State::Waiting { until } => ("waiting", Some(until.saturating_duration_since(now))),
-            State::Dialing { .. } => ("dialing", None),
-            State::Greeting { .. } => ("greeting", None),
-            State::Up { .. } => ("up", None),
-        };
-        let mut status = ClientStatus {
-            state,
-            reason: self.reason.clone(),
-            next_dial_in_ms: next.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
-            dials: self.dial.attempt(),
-            sessions: self.sessions,
-            resumes: self.resumes,
-            addresses: self.addresses,
-            path: self.path.as_ref().map(PathStatus::of),
-            tun_packets: self.tun_packets,
-            tun_drops: self.tun_drops,
-            received_drops: self.received_drops,
-            delivered: self.delivered,
-            early_datagrams: self.early_datagrams,
-            ended: self.ended,
-            quiet: self.quiet.status(now),
-            dial_gate: Some(self.dial.gate_status(now)),
-            max_sends_of_one_pack: 0,
-            unaccounted: 0,
-        };
-        let books = status.books();
-        status.max_sends_of_one_pack = books.max_sends_of_one_pack();
-        status.unaccounted = books.unaccounted();
-        status
+    fn give_up(&mut self, exit: ExitId, violation: Violation, now: Instant) {
+        if let Some(of) = self.exits.get_mut(exit.index()) {
+            of.on_gone(violation, now);
+            self.absorb(exit, now);
+        }
     }
 }

@@ -81,20 +81,24 @@ impl Dial {
         self.backoff.failures()
     }
 
-    /// Starts a dial when it is due; whether one was started.
+    /// Starts a dial.
     ///
     /// # Errors
     /// When the provider's gate lets one through, and why not before.
-    pub(super) fn start_if_due(&mut self, now: Instant) -> Result<bool, RetryAt> {
-        if !self.is_due(now) {
-            return Ok(false);
-        }
+    pub(super) fn start(&mut self, now: Instant) -> Result<(), RetryAt> {
         self.permit = Some(self.gate.try_acquire(now)?);
         self.attempt += 1;
         self.state = State::Dialing {
             deadline: now + self.dial_timeout,
         };
-        Ok(true)
+        Ok(())
+    }
+
+    /// The dial that was started just now does not take place.
+    pub(super) fn cancel(&mut self, now: Instant) {
+        self.permit = None;
+        self.attempt -= 1;
+        self.state = State::Waiting { until: now };
     }
 
     pub(super) fn gate_status(&self, now: Instant) -> DialGateStatus {
@@ -198,15 +202,12 @@ mod tests {
         //
         let t0 = Instant::now();
         let (mut dial, mut rng) = setup(t0);
-        assert!(dial.start_if_due(t0).unwrap());
+        assert!(dial.start(t0).is_ok());
         let wait = dial.on_ended(false, &mut rng, t0);
         assert!(wait >= S * 15 / 4 && wait <= S * 25 / 4, "{wait:?}");
-        assert!(
-            !dial
-                .start_if_due(t0 + wait - Duration::from_nanos(1))
-                .unwrap()
-        );
-        assert!(dial.start_if_due(t0 + wait).unwrap());
+        assert!(!dial.is_due(t0 + wait - Duration::from_nanos(1)));
+        assert!(dial.is_due(t0 + wait));
+        dial.start(t0 + wait).unwrap();
     }
 
     #[test]
@@ -217,7 +218,7 @@ mod tests {
         let mut wait = Duration::ZERO;
         for _ in 0..1_000 {
             now += wait;
-            while let Err(retry) = dial.start_if_due(now) {
+            while let Err(retry) = dial.start(now) {
                 assert!(retry.at > now, "the gate asks for no time");
                 now = retry.at;
             }
@@ -261,7 +262,7 @@ mod tests {
     fn the_deadline_covers_dial_and_greeting_together() {
         let t0 = Instant::now();
         let (mut dial, _) = setup(t0);
-        assert!(dial.start_if_due(t0).unwrap());
+        assert!(dial.start(t0).is_ok());
         dial.on_connected();
         let deadline = t0 + 15 * S;
         assert_eq!(dial.poll_timeout(), Some((deadline, "dial timeout")));

@@ -9,51 +9,57 @@ use std::net::IpAddr;
 
 use quell_packet::{IpPacket, addr};
 
+use super::exit_id::ExitId;
 use crate::drops::DropReason;
 use crate::status::TunnelAddresses;
 
+/// Where the tunnel's own datagrams go.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
-    addresses: TunnelAddresses,
-    underlay: Vec<IpAddr>,
+    underlay: Vec<(ExitId, IpAddr)>,
 }
 
 impl Guard {
-    pub(super) fn set_addresses(&mut self, addresses: TunnelAddresses) {
-        self.addresses = addresses;
+    /// Where those to one provider go.
+    pub(super) fn set_underlay(&mut self, exit: ExitId, addresses: &[IpAddr]) {
+        self.underlay.retain(|(of, _)| *of != exit);
+        self.underlay
+            .extend(addresses.iter().map(|address| (exit, *address)));
     }
 
-    /// Where the tunnel's own datagrams go.
-    pub(super) fn set_underlay(&mut self, underlay: Vec<IpAddr>) {
-        self.underlay = underlay;
-    }
-
-    pub(super) fn judge_outward(&self, packet: &[u8]) -> Result<(), DropReason> {
-        let view = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
+    /// Judges a packet of the TUN, whose addresses are `inside`.
+    pub(super) fn judge_outward(
+        &self,
+        view: &IpPacket<'_>,
+        inside: &TunnelAddresses,
+    ) -> Result<(), DropReason> {
         let destination = view.destination();
-        if self.addresses.owns(destination) {
+        if inside.owns(destination) {
             return Err(DropReason::OwnAddress);
         }
-        if self.underlay.contains(&destination) {
+        if self.underlay.iter().any(|(_, used)| *used == destination) {
             return Err(DropReason::UnderlayAddress);
         }
         if !addr::is_host(destination) {
             return Err(DropReason::NotUnicast);
         }
-        if !self.addresses.owns(view.source()) {
+        if !inside.owns(view.source()) {
             return Err(DropReason::SourceNotAssigned);
         }
         Ok(())
     }
+}
 
-    pub(super) fn judge_inward(&self, packet: &[u8]) -> Result<(), DropReason> {
-        let view = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
-        if !self.addresses.owns(view.destination()) {
-            return Err(DropReason::WrongDestination);
-        }
-        if self.addresses.owns(view.source()) {
-            return Err(DropReason::OwnAddress);
-        }
-        Ok(())
+/// Judges a packet of an exit that knows this client by `outside`.
+pub(super) fn judge_inward(
+    view: &IpPacket<'_>,
+    outside: &TunnelAddresses,
+) -> Result<(), DropReason> {
+    if !outside.owns(view.destination()) {
+        return Err(DropReason::WrongDestination);
     }
+    if outside.owns(view.source()) {
+        return Err(DropReason::OwnAddress);
+    }
+    Ok(())
 }

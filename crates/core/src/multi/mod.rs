@@ -1,15 +1,35 @@
-//! The client: which provider, when to dial, what may leave the TUN.
+//! The client: which providers, when to dial them, which of them carries what.
 //!
-//! [`Client`] is a composition: the `guard` judges packets of the TUN, the
-//! `dial` state decides when to connect, the [`crate::path`] carries, and `session`
-//! takes it from one connection to the next.
+//! [`Client`] is a composition; its module says which file answers which question.
 
+mod address;
+mod carry;
+mod choose;
 pub mod client;
 mod dial;
+mod dials;
+mod exit;
+mod exit_id;
+pub mod flows;
 mod guard;
+mod may;
+mod members;
 mod output;
 mod quiet;
+mod race;
+mod races;
+mod score;
 mod session;
+mod snapshot;
+mod verdict;
+mod window;
 
-pub use client::Client;
+pub use client::{Client, ExitSettings};
+pub use exit_id::ExitId;
 pub use output::{Loss, Notice, Output};
+pub use race::RaceCounters;
+pub(crate) use score::Carried;
+pub use window::WindowStatus;
+
+/// Most exits in a client's list: more would be looked at with every new flow.
+pub const EXITS_MAX: usize = 256;

@@ -9,33 +9,62 @@ use std::time::Duration;
 use bytes::Bytes;
 use quell_wire::registry::ErrorCode;
 
+use super::exit_id::ExitId;
 use crate::path::{MessagesEnd, Violation};
 use crate::status::TunnelAddresses;
 
 /// What the driver has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Connect to the provider; answer with `on_connected` or `on_closed`.
+    /// Connect to this provider; answer with `on_connected` or `on_closed`.
     Dial {
+        /// Which.
+        exit: ExitId,
         /// The number that every fact about this connection carries.
         attempt: u64,
     },
     /// Write these bytes to the control stream.
-    Control(Bytes),
+    Control {
+        /// Of which provider's connection.
+        exit: ExitId,
+        /// A whole message.
+        bytes: Bytes,
+    },
     /// Send this QUIC datagram.
-    Datagram(Bytes),
+    Datagram {
+        /// Over which provider's connection.
+        exit: ExitId,
+        /// Its content.
+        bytes: Bytes,
+    },
     /// Hand this packet to the TUN.
     Deliver(Bytes),
-    /// The session carries no more messages to the provider.
-    MessagesEnded(MessagesEnd),
+    /// The session carries no more messages to this provider.
+    MessagesEnded {
+        /// Which.
+        exit: ExitId,
+        /// Why.
+        end: MessagesEnd,
+    },
     /// Give the TUN these addresses.
     Configure(TunnelAddresses),
     /// Set the TUN's MTU, in bytes.
     Mtu(u16),
-    /// Close the connection with a code and a reason in words, or stop dialling.
-    Close(Violation),
+    /// Close this provider's connection with a code and a reason in words, or stop
+    /// dialling it.
+    Close {
+        /// Which.
+        exit: ExitId,
+        /// What to say.
+        violation: Violation,
+    },
     /// Something a person may want to read.
-    Notice(Notice),
+    Notice {
+        /// About which provider.
+        exit: ExitId,
+        /// What happened.
+        notice: Notice,
+    },
 }
 
 /// Why a dial failed, or how its connection was lost.

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use quell_wire::control::{Control, ErrorMessage, Goaway, Resume, Resumed, SessionId};
 use quell_wire::registry::ErrorCode;
 
-use super::client::Client;
 use super::dial::State;
-use super::output::{Loss, Notice, Output};
+use super::exit::Exit;
+use super::output::{Loss, Notice};
 use crate::path::Violation;
 
 /// What names a session.
@@ -38,7 +38,7 @@ impl Held {
     }
 }
 
-impl Client {
+impl Exit {
     /// The connection is lost, or the dial failed.
     pub(super) fn lose(&mut self, loss: Loss, now: Instant) {
         if loss.code.is_some_and(ends_session) {
@@ -82,10 +82,10 @@ impl Client {
             });
         }
         path.resume(&resumed.lanes, facts, now)?;
+        self.progress_before = path.progress();
         self.resumes += 1;
-        self.out.push_back(Output::Notice(Notice::Resumed));
+        self.notify(Notice::Resumed);
         self.on_up(now);
-        self.follow_mtu();
         Ok(())
     }
 

@@ -55,6 +55,7 @@ pub(crate) struct Liveness {
     rtt: Option<Duration>,
     rng: SmallRng,
     pings_sent: u64,
+    pings_answered: u64,
 }
 
 impl Liveness {
@@ -69,6 +70,7 @@ impl Liveness {
             rtt: None,
             rng: SmallRng::seed_from_u64(seed),
             pings_sent: 0,
+            pings_answered: 0,
         }
     }
 
@@ -106,6 +108,7 @@ impl Liveness {
     /// Takes a PONG; `None` when it answers nothing that is asked.
     pub(crate) fn handle_pong(&mut self, nonce: u64, now: Instant) -> Option<Answer> {
         let ping = self.outstanding.take_if(|ping| ping.nonce == nonce)?;
+        self.pings_answered += 1;
         let rtt = ping.departed.map(|at| now.saturating_duration_since(at));
         self.rtt = rtt.or(self.rtt);
         Some(Answer { rtt })
@@ -186,6 +189,10 @@ impl Liveness {
 
     pub(crate) fn pings_sent(&self) -> u64 {
         self.pings_sent
+    }
+
+    pub(crate) fn pings_answered(&self) -> u64 {
+        self.pings_answered
     }
 }
 

@@ -79,6 +79,7 @@ use crate::config::{PathConfig, TcpLane};
 use crate::drops::{DropReason, Drops};
 use crate::health::Signal;
 use crate::health::path::{Change, Departed, PathHealth};
+use crate::multi::Carried;
 
 /// A breach of the protocol by the peer: the connection must be closed with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -443,6 +444,40 @@ impl Path {
     /// The round trip that the last PING measured.
     pub fn rtt(&self) -> Option<Duration> {
         self.liveness.rtt()
+    }
+
+    /// What the flow lane carried so far, in packs.
+    pub(crate) fn carried(&self) -> Carried {
+        let send = self.lanes.send[Lane::FLOW.index()].counters();
+        Carried {
+            sent: send.first_sends,
+            acked: send.acked,
+            resent: send.evidence_resends,
+        }
+    }
+
+    /// The number of the flow lane's next pack.
+    pub(crate) fn next_flow_number(&self) -> u64 {
+        self.lanes.send[Lane::FLOW.index()].next_number()
+    }
+
+    /// Whether a pack of the flow lane was acknowledged, or given up.
+    pub(crate) fn is_flow_pack_settled(&self, number: u64) -> bool {
+        self.lanes.send[Lane::FLOW.index()].is_settled(number)
+    }
+
+    /// Whether a client that stalls asks often here. One of its paths does: with the
+    /// others an answer is worth less, and six that ask often are a storm of their own.
+    pub(crate) fn set_eager(&mut self, eager: bool, now: Instant) {
+        self.health.set_eager(eager, now);
+    }
+
+    pub(crate) fn pings_sent(&self) -> u64 {
+        self.liveness.pings_sent()
+    }
+
+    pub(crate) fn pings_answered(&self) -> u64 {
+        self.liveness.pings_answered()
     }
 
     /// Whether nothing is sent for the first time, because nothing comes back. What

@@ -18,6 +18,12 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         self.counters.refusals.count(reason);
     }
 
+    /// Whether a pack is acknowledged or given up. What was never accepted is not.
+    pub fn is_settled(&self, number: u64) -> bool {
+        let slot = self.queue.slot(number);
+        number < self.queue.base() || slot.is_some_and(|slot| !slot.is_open())
+    }
+
     /// Whether a pack was handed over that is neither acknowledged nor given up.
     pub fn is_unacked(&self) -> bool {
         self.queue.next_open(0, self.sent_end).is_some()

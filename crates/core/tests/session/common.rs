@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use quell_core::config::{ClientConfig, ProviderConfig};
-use quell_core::multi::{self, Client};
+use quell_core::multi::{self, Client, ExitId};
 use quell_core::path::{CarrierFacts, Violation};
 use quell_core::provider::{self, AddressPool, Provider, Roster, SessionId};
 use quell_packet::build::Header;
@@ -156,6 +156,9 @@ pub(crate) fn facts(datagram_len_max: usize) -> CarrierFacts {
     }
 }
 
+/// The only exit of a client here.
+pub(crate) const EXIT: ExitId = ExitId(0);
+
 /// A client that was not drained yet.
 pub(crate) fn lone_client(now: Instant) -> Client {
     Client::new(ClientConfig::default(), "test", 1_500, 7, now)
@@ -164,9 +167,9 @@ pub(crate) fn lone_client(now: Instant) -> Client {
 /// A client that was welcomed by `welcome`, drained.
 pub(crate) fn welcomed_client(welcome: Welcome, now: Instant) -> Client {
     let mut client = lone_client(now);
-    client.on_connected(1, now);
-    client.on_carrier(1, facts(1_414), now);
-    client.handle_control(1, &on_stream(&Control::Welcome(welcome)), now);
+    client.on_connected(EXIT, 1, now);
+    client.on_carrier(EXIT, 1, facts(1_414), now);
+    client.handle_control(EXIT, 1, &on_stream(&Control::Welcome(welcome)), now);
     client_outputs(&mut client, now);
     client
 }

@@ -141,15 +141,18 @@ fn a_dial_that_timed_out_may_answer_late_and_nobody_cares() {
     client.handle_timeout(t1);
     let said = client_outputs(&mut client, t1);
     let [
-        Output::Close(_),
-        Output::Notice(Notice::DialFailed { next_dial_in, .. }),
+        Output::Close { .. },
+        Output::Notice {
+            notice: Notice::DialFailed { next_dial_in, .. },
+            ..
+        },
     ] = said.as_slice()
     else {
         panic!("{said:?}");
     };
-    client.on_connected(1, t1);
-    client.handle_control(1, &on_stream(&Control::Welcome(welcome())), t1);
-    client.on_closed(1, "late", t1);
+    client.on_connected(EXIT, 1, t1);
+    client.handle_control(EXIT, 1, &on_stream(&Control::Welcome(welcome())), t1);
+    client.on_closed(EXIT, 1, "late", t1);
     assert_eq!(client_outputs(&mut client, t1), []);
     assert_eq!(client.poll_timeout(), Some((t1 + *next_dial_in, "dial")));
 }
@@ -160,7 +163,7 @@ fn both_ends_notice_a_silent_cut_by_the_idle_timeout_and_return_when_it_heals() 
     world.set_blackhole(Way::Both, true);
     world.run_for(76 * S);
     // The client's first question went unanswered for a minute; the provider asked nothing.
-    assert_eq!(world.client_status(0).path, None);
+    assert_eq!(world.client_status(0).path(), None);
     assert_eq!(world.provider_status().sessions, []);
     world.set_blackhole(Way::Both, false);
     world.run_for(61 * S);
@@ -171,7 +174,7 @@ fn both_ends_notice_a_silent_cut_by_the_idle_timeout_and_return_when_it_heals() 
 fn up_client_to(message: &Control) -> Vec<Output> {
     let now = Instant::now();
     let mut client = welcomed_client(welcome(), now);
-    client.handle_control(1, &on_stream(message), now);
+    client.handle_control(EXIT, 1, &on_stream(message), now);
     client_outputs(&mut client, now)
 }
 
@@ -179,8 +182,14 @@ fn up_client_to(message: &Control) -> Vec<Output> {
 fn a_second_welcome_is_a_breach() {
     let said = up_client_to(&Control::Welcome(welcome()));
     let [
-        Output::Close(Violation { code, words }),
-        Output::Notice(Notice::Down { .. }),
+        Output::Close {
+            violation: Violation { code, words },
+            ..
+        },
+        Output::Notice {
+            notice: Notice::Down { .. },
+            ..
+        },
     ] = said.as_slice()
     else {
         panic!("{said:?}");
@@ -195,13 +204,20 @@ fn a_second_welcome_is_a_breach() {
 fn a_welcome_without_an_address_is_a_breach() {
     let now = Instant::now();
     let mut client = lone_client(now);
-    client.on_connected(1, now);
+    client.on_connected(EXIT, 1, now);
     client_outputs(&mut client, now);
     let mut answer = welcome();
     (answer.ipv4, answer.ipv6) = (None, None);
-    client.handle_control(1, &on_stream(&Control::Welcome(answer)), now);
+    client.handle_control(EXIT, 1, &on_stream(&Control::Welcome(answer)), now);
     let said = client_outputs(&mut client, now);
-    let [Output::Close(Violation { code, words }), Output::Notice(_)] = said.as_slice() else {
+    let [
+        Output::Close {
+            violation: Violation { code, words },
+            ..
+        },
+        Output::Notice { .. },
+    ] = said.as_slice()
+    else {
         panic!("{said:?}");
     };
     assert_eq!(
@@ -236,7 +252,7 @@ fn a_welcome_with_one_family_serves_that_family() {
         let len = if v6 { 200 } else { 100 };
         let said = client_outputs(&mut client, now);
         assert!(
-            matches!(said.as_slice(), [Output::Datagram(d)] if d.len() >= len && d.len() < len + 4),
+            matches!(said.as_slice(), [Output::Datagram { bytes: d, .. }] if d.len() >= len && d.len() < len + 4),
             "{said:?}"
         );
     }
@@ -273,10 +289,15 @@ fn packets_for_others_that_a_provider_sends_are_dropped_and_counted() {
 fn datagrams_that_overtake_the_welcome_are_counted() {
     let now = Instant::now();
     let mut client = lone_client(now);
-    client.on_connected(1, now);
-    client.handle_datagram(1, &dgram(&packet(ip(WORLD_V4), ip("10.85.0.2"), 100)), now);
+    client.on_connected(EXIT, 1, now);
+    client.handle_datagram(
+        EXIT,
+        1,
+        &dgram(&packet(ip(WORLD_V4), ip("10.85.0.2"), 100)),
+        now,
+    );
     assert_eq!(client.status(now).early_datagrams, 1);
-    client.handle_datagram(9, &dgram(b""), now);
+    client.handle_datagram(EXIT, 9, &dgram(b""), now);
     assert_eq!(client.status(now).early_datagrams, 1, "of another dial");
 }
 

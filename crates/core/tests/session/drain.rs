@@ -118,7 +118,7 @@ fn a_second_word_to_stop_changes_nothing_and_no_drain_time_says_nothing() {
 fn a_client_told_to_go_keeps_its_session_and_says_why() {
     let now = Instant::now();
     let mut client = welcomed_client(welcome(), now);
-    client.handle_control(1, &on_stream(&goaway(DRAIN)), now);
+    client.handle_control(EXIT, 1, &on_stream(&goaway(DRAIN)), now);
     assert_eq!(client_outputs(&mut client, now), []);
     let status = client.status(now);
     assert_eq!(
@@ -131,13 +131,16 @@ fn a_client_told_to_go_keeps_its_session_and_says_why() {
     let own = ip("10.85.0.2");
     client.handle_packet(packet(own, ip(WORLD_V4), 100), now);
     let sent = client_outputs(&mut client, now);
-    assert!(matches!(sent.as_slice(), [Output::Datagram(_)]), "{sent:?}");
+    assert!(
+        matches!(sent.as_slice(), [Output::Datagram { bytes: _, .. }]),
+        "{sent:?}"
+    );
     // A reason of a later version and a time without end are taken as well.
     let odd = Control::Goaway(Goaway {
         reason: 0xffff,
         drain_ms: u64::MAX,
     });
-    client.handle_control(1, &on_stream(&odd), now);
+    client.handle_control(EXIT, 1, &on_stream(&odd), now);
     assert_eq!(client.status(now).state, "up");
 }
 
@@ -145,12 +148,12 @@ fn a_client_told_to_go_keeps_its_session_and_says_why() {
 fn goaway_before_the_welcome_is_a_breach() {
     let now = Instant::now();
     let mut client = lone_client(now);
-    client.on_connected(1, now);
+    client.on_connected(EXIT, 1, now);
     client_outputs(&mut client, now);
-    client.handle_control(1, &on_stream(&goaway(DRAIN)), now);
+    client.handle_control(EXIT, 1, &on_stream(&goaway(DRAIN)), now);
     let said = client_outputs(&mut client, now);
     assert!(
-        matches!(said.as_slice(), [Output::Close(v), _] if v.code == ErrorCode::WrongState),
+        matches!(said.as_slice(), [Output::Close { violation: v, .. }, _] if v.code == ErrorCode::WrongState),
         "{said:?}"
     );
 }

@@ -21,14 +21,17 @@ fn a_client_says_hello_and_is_up_with_the_welcome() {
     assert_eq!(client.poll_timeout(), Some((t0, "output")));
     assert_eq!(
         client_outputs(&mut client, t0),
-        [Output::Dial { attempt: 1 }]
+        [Output::Dial {
+            exit: EXIT,
+            attempt: 1
+        }]
     );
     assert_eq!(client.poll_timeout(), Some((t0 + 15 * S, "dial timeout")));
 
     let t1 = t0 + 100 * MS;
-    client.on_connected(1, t1);
+    client.on_connected(EXIT, 1, t1);
     let said = client_outputs(&mut client, t1);
-    let [Output::Control(bytes)] = said.as_slice() else {
+    let [Output::Control { bytes, .. }] = said.as_slice() else {
         panic!("{said:?}");
     };
     let Control::Hello(hello) = off_stream(bytes) else {
@@ -38,18 +41,20 @@ fn a_client_says_hello_and_is_up_with_the_welcome() {
         (hello.version, hello.agent.as_str(), hello.limits),
         (VERSION, "test", Credit::FIRST)
     );
-    client.on_connected(1, t1);
+    client.on_connected(EXIT, 1, t1);
     assert_eq!(client_outputs(&mut client, t1), [], "said twice");
 
-    client.on_carrier(1, facts(1_414), t1);
+    client.on_carrier(EXIT, 1, facts(1_414), t1);
     let t2 = t1 + 50 * MS;
-    client.handle_control(1, &on_stream(&Control::Welcome(welcome())), t2);
+    client.handle_control(EXIT, 1, &on_stream(&Control::Welcome(welcome())), t2);
     let done = client_outputs(&mut client, t2);
     let [
         Output::Configure(addresses),
         Output::Mtu(1_399),
-        Output::Notice(notice),
-        Output::Datagram(datagram),
+        Output::Notice { notice, .. },
+        Output::Datagram {
+            bytes: datagram, ..
+        },
     ] = done.as_slice()
     else {
         panic!("{done:?}");
@@ -84,7 +89,7 @@ fn both_ends_come_up_after_two_round_trips_and_measure_the_third() {
         world.take_events(),
         expected.map(|(ms, event)| (ms * MS, event))
     );
-    let path = status.path.unwrap();
+    let path = status.path().unwrap().clone();
     assert_eq!(path.rtt_ms, Some(20.0));
     assert_eq!(
         (
@@ -218,9 +223,9 @@ fn provider_to(bytes: &[u8]) -> Vec<provider::Output> {
 fn client_to(bytes: &[u8]) -> Vec<Output> {
     let now = Instant::now();
     let mut client = lone_client(now);
-    client.on_connected(1, now);
+    client.on_connected(EXIT, 1, now);
     client_outputs(&mut client, now);
-    client.handle_control(1, bytes, now);
+    client.handle_control(EXIT, 1, bytes, now);
     client_outputs(&mut client, now)
 }
 
@@ -236,8 +241,11 @@ fn client_code(bytes: &[u8]) -> Option<(ErrorCode, String)> {
     match client_to(bytes).as_slice() {
         [] => None,
         [
-            Output::Close(violation),
-            Output::Notice(Notice::DialFailed { words, .. }),
+            Output::Close { violation, .. },
+            Output::Notice {
+                notice: Notice::DialFailed { words, .. },
+                ..
+            },
         ] => {
             assert_eq!(*words, violation.words);
             Some((violation.code, violation.words.clone()))

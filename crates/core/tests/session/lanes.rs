@@ -39,7 +39,7 @@ fn of(packet: &[u8]) -> (u16, u32) {
 
 fn path_of(world: &World, end: End) -> PathStatus {
     match end {
-        End::Client(client) => world.client_status(client).path.unwrap(),
+        End::Client(client) => world.client_status(client).path().unwrap().clone(),
         End::Provider => world.provider_status().sessions[0].path.clone(),
     }
 }

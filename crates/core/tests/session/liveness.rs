@@ -105,11 +105,14 @@ fn fifty_pings_a_second_go_on_for_ever() {
 fn an_answer_that_comes_before_the_departure_is_known_leaves_no_question_open() {
     let now = Instant::now();
     let mut client = lone_client(now);
-    client.on_connected(1, now);
-    client.on_carrier(1, facts(1_414), now);
-    client.handle_control(1, &on_stream(&Control::Welcome(welcome())), now);
+    client.on_connected(EXIT, 1, now);
+    client.on_carrier(EXIT, 1, facts(1_414), now);
+    client.handle_control(EXIT, 1, &on_stream(&Control::Welcome(welcome())), now);
     let outputs = client_outputs(&mut client, now);
-    let Some(Output::Datagram(datagram)) = outputs.last() else {
+    let Some(Output::Datagram {
+        bytes: datagram, ..
+    }) = outputs.last()
+    else {
         panic!("{outputs:?}");
     };
     let Some(Ok(Frame::Ping(ping))) = Frames::new(datagram).next() else {
@@ -117,8 +120,8 @@ fn an_answer_that_comes_before_the_departure_is_known_leaves_no_question_open() 
     };
     let mut pong = BytesMut::new();
     Pong { nonce: ping.nonce }.write(&mut pong);
-    client.handle_datagram(1, &pong.freeze(), now + MS);
-    client.on_carrier(1, facts(1_414), now + MS);
+    client.handle_datagram(EXIT, 1, &pong.freeze(), now + MS);
+    client.on_carrier(EXIT, 1, facts(1_414), now + MS);
     client_outputs(&mut client, now + MS);
     assert_eq!(client.poll_timeout(), Some((now + 20 * S, "keepalive")));
 }
@@ -128,18 +131,23 @@ fn after_a_sleep_one_question_goes_at_once_and_a_dial_that_waits_is_due() {
     // case B32
     let now = Instant::now();
     let mut client = welcomed_client(welcome(), now);
-    client.on_carrier(1, facts(1_414), now);
+    client.on_carrier(EXIT, 1, facts(1_414), now);
     client_outputs(&mut client, now);
     client.on_wake(now + S);
     let asked = client_outputs(&mut client, now + S);
-    let [Output::Datagram(datagram)] = asked.as_slice() else {
+    let [
+        Output::Datagram {
+            bytes: datagram, ..
+        },
+    ] = asked.as_slice()
+    else {
         panic!("{asked:?}");
     };
     assert!(matches!(
         Frames::new(datagram).next(),
         Some(Ok(Frame::Ping(_)))
     ));
-    client.on_closed(1, "gone", now + S);
+    client.on_closed(EXIT, 1, "gone", now + S);
     client_outputs(&mut client, now + S);
     client.on_wake(now + S);
     assert_eq!(client.poll_timeout(), Some((now + S, "dial")));

@@ -97,7 +97,7 @@ fn what_crosses_in_pieces_arrives_exactly_once_whatever_the_path_loses() {
             let (world, delivered) = run(seed, loss, 500);
             world.expect_rest();
             let (client, provider) = (
-                world.client_status(0).path.unwrap(),
+                world.client_status(0).path().unwrap().clone(),
                 world.provider_status(),
             );
             let ends = [

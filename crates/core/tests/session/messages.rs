@@ -129,7 +129,15 @@ fn a_sender_that_keeps_asking_for_room_does_not_flood_its_peer() {
     while world.send_message(0, End::Client(0), &block).is_ok() {
         world.run_for(S);
     }
-    let pings = |world: &World| world.client_status(0).path.unwrap().counters.pings_sent;
+    let pings = |world: &World| {
+        world
+            .client_status(0)
+            .path()
+            .unwrap()
+            .clone()
+            .counters
+            .pings_sent
+    };
     let before = pings(&world);
     for _ in 0..10_000 {
         let refused = world.send_message(0, End::Client(0), &block);

@@ -61,7 +61,7 @@ fn a_cut_costs_next_to_nothing_after_its_first_second_and_all_that_was_taken_arr
     offer(&mut world, 1_100, 29 * S);
     let end = sent(&world);
     assert!(end.1 - second.1 <= 8_192, "{} bytes", end.1 - second.1);
-    let path = world.client_status(0).path.unwrap();
+    let path = world.client_status(0).path().unwrap().clone();
     assert_eq!((path.stalled, path.counters.stalls), (true, 1));
     assert!(path.drops[DropReason::PathStalled] > 2_000);
 
@@ -75,12 +75,12 @@ fn a_cut_costs_next_to_nothing_after_its_first_second_and_all_that_was_taken_arr
     world.set_blackhole(Way::Both, false);
     // A question at the latest every 800 ms, a round trip for the evidence, one for the data.
     world.run_for(800 * MS + 100 * MS);
-    assert!(!world.client_status(0).path.unwrap().stalled);
+    assert!(!world.client_status(0).path().unwrap().clone().stalled);
     assert!(!world.take_delivered(End::Provider).is_empty());
     world.run_for(2 * S);
     let receive = world.provider_status().sessions[0].path.flow.receive;
     assert_eq!(receive.delivered, taken, "{before} before");
-    let send = world.client_status(0).path.unwrap().flow.send;
+    let send = world.client_status(0).path().unwrap().clone().flow.send;
     assert_eq!((send.in_flight, send.given_up()), (0, 0));
 }
 
@@ -99,13 +99,13 @@ fn what_tcp_gives_into_a_cut_waits_up_to_the_lanes_window() {
         world.inject(End::Client(0), packet);
         world.run_for(MS / 10);
     }
-    let path = world.client_status(0).path.unwrap();
+    let path = world.client_status(0).path().unwrap().clone();
     assert_eq!(path.drops[DropReason::QueueFull], 5);
     assert_eq!(path.flow.send.in_flight, u64::from(window_packets) + 1);
     world.set_blackhole(Way::Both, false);
     world.run_for(5 * S);
     let receive = world.provider_status().sessions[0].path.flow.receive;
-    let send = world.client_status(0).path.unwrap().flow.send;
+    let send = world.client_status(0).path().unwrap().clone().flow.send;
     assert_eq!((send.in_flight, receive.delivered), (0, send.accepted));
 }
 
@@ -122,7 +122,7 @@ fn a_window_of_resends_leaves_every_second_datagram_to_what_is_never_resent() {
     world.set_blackhole(Way::Both, false);
     // 3 kB in 20 ms: a second for all.
     world.set_carrier(Way::ToProvider, |carrier| carrier.cwnd_bytes = 3_000);
-    while world.client_status(0).path.unwrap().stalled {
+    while world.client_status(0).path().unwrap().clone().stalled {
         world.run_for(MS);
     }
     let mut calls = Vec::new();
@@ -132,7 +132,7 @@ fn a_window_of_resends_leaves_every_second_datagram_to_what_is_never_resent() {
         world.inject(End::Client(0), packet);
         world.run_for(10 * MS);
     }
-    let path = world.client_status(0).path.unwrap();
+    let path = world.client_status(0).path().unwrap().clone();
     assert!(path.flow.send.in_flight > 20, "{:?}", path.flow.send);
     let arrived = world.take_delivered(End::Provider);
     let called = calls.iter().filter(|packet| arrived.contains(packet));
@@ -148,7 +148,7 @@ fn what_an_outage_cost_is_known_by_cause_to_the_byte() {
     offer(&mut world, 1_000, 5 * S);
     world.set_blackhole(Way::Both, false);
     world.run_for(4 * S);
-    let path = world.client_status(0).path.unwrap();
+    let path = world.client_status(0).path().unwrap().clone();
     let (left, send) = (path.frame_bytes, path.flow.send);
     let sent = world.fates()[0].sent;
     assert_eq!(left.total(), sent.bytes);
@@ -168,12 +168,12 @@ fn an_idle_path_that_is_cut_asks_at_its_keepalive_and_is_stalled_a_second_later(
     let mut world = warm();
     world.set_blackhole(Way::Both, true);
     world.run_for(18 * S);
-    assert!(!world.client_status(0).path.unwrap().stalled);
+    assert!(!world.client_status(0).path().unwrap().clone().stalled);
     world.run_for(4 * S);
-    assert!(world.client_status(0).path.unwrap().stalled);
+    assert!(world.client_status(0).path().unwrap().clone().stalled);
     world.set_blackhole(Way::Both, false);
     world.run_for(S);
-    assert!(!world.client_status(0).path.unwrap().stalled);
+    assert!(!world.client_status(0).path().unwrap().clone().stalled);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn packets_that_are_not_acknowledged_alone_make_a_dead_path_known() {
         world.inject(End::Client(0), packet);
         world.run_for(10 * MS);
     }
-    let path = world.client_status(0).path.unwrap();
+    let path = world.client_status(0).path().unwrap().clone();
     assert!(path.stalled);
     // A quarter of a second until the question, two timeouts (of 50 ms at least) until the hush.
     let sent = path.counters.sent;
@@ -203,7 +203,7 @@ fn while_one_way_alone_is_cut_nothing_is_lost_and_nobody_storms() {
         assert!(bytes <= 60_000, "{way:?}: {bytes}");
         world.set_blackhole(way, false);
         world.run_for(4 * S);
-        let send = world.client_status(0).path.unwrap().flow.send;
+        let send = world.client_status(0).path().unwrap().clone().flow.send;
         assert_eq!((send.in_flight, send.given_up()), (0, 0), "{way:?}");
         let receive = world.provider_status().sessions[0].path.flow.receive;
         assert_eq!(receive.delivered, send.accepted, "{way:?}");
@@ -259,7 +259,7 @@ fn a_full_day_of_darkness_holds_no_more_than_its_first_hours() {
                 .for_each(|packet| world.inject(End::Client(0), packet));
         }
         world.run_for(60 * S);
-        let path = world.client_status(0).path.unwrap();
+        let path = world.client_status(0).path().unwrap().clone();
         let now = (path.flow.send.in_flight, path.queued_bytes);
         if minute < 3 * 60 {
             most = (most.0.max(now.0), most.1.max(now.1));
@@ -271,7 +271,7 @@ fn a_full_day_of_darkness_holds_no_more_than_its_first_hours() {
     }
     world.set_blackhole(Way::Both, false);
     world.run_for(70 * S);
-    let send = world.client_status(0).path.unwrap().flow.send;
+    let send = world.client_status(0).path().unwrap().clone().flow.send;
     assert_eq!(send.in_flight, 0);
     assert_eq!(send.accepted, send.acked + send.given_up());
     let packet = outwards(&world, 0, 100);
@@ -312,7 +312,7 @@ fn a_stalled_path_stops_its_lanes_timers() {
     let mut world = warm();
     world.set_blackhole(Way::Both, true);
     let mut place = 1_000;
-    while !world.client_status(0).path.unwrap().stalled {
+    while !world.client_status(0).path().unwrap().clone().stalled {
         assert!(place < 1_300, "never stalled");
         offer(&mut world, place, 10 * MS);
         place += 1;
@@ -349,7 +349,7 @@ fn flows_whose_acknowledgements_are_all_lost_cost_questions_alone() {
         world.run_for(20 * MS);
     }
     let [stalled, _] = world.fates();
-    let send = world.client_status(0).path.unwrap().flow.send;
+    let send = world.client_status(0).path().unwrap().clone().flow.send;
     assert!(send.resent_bytes * 10 <= send.first_bytes, "{send:?}");
     for place in 0..4 * 360 {
         offer_flows(&mut world, 500 + place);

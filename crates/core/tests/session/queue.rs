@@ -30,7 +30,7 @@ fn held() -> World {
 
 fn path_of(world: &World, end: End) -> quell_core::status::PathStatus {
     match end {
-        End::Client(client) => world.client_status(client).path.unwrap(),
+        End::Client(client) => world.client_status(client).path().unwrap().clone(),
         End::Provider => world.provider_status().sessions[0].path.clone(),
     }
 }
@@ -74,7 +74,7 @@ fn the_device_is_read_while_one_more_of_its_largest_packets_fits() {
     let mut world = held();
     let packet = outwards(&world, 0, LEN);
     // 1,500 bytes, the device's largest packet, fit behind 62 packets and not behind 63.
-    while world.client_status(0).path.unwrap().queued_bytes < 62 * LEN {
+    while world.client_status(0).path().unwrap().clone().queued_bytes < 62 * LEN {
         assert!(world.wants_packets(0));
         world.inject(End::Client(0), packet.clone());
     }
@@ -114,11 +114,11 @@ fn nothing_waits_longer_than_its_age_under_tenfold_overload() {
     for _ in 0..2_000 {
         world.inject(End::Client(0), packet.clone());
         world.run_for(MS);
-        let queued = world.client_status(0).path.unwrap().queued_bytes;
+        let queued = world.client_status(0).path().unwrap().clone().queued_bytes;
         assert!(queued <= 101 * LEN, "{queued} bytes wait");
     }
     world.run_for(S);
-    let path = world.client_status(0).path.unwrap();
+    let path = world.client_status(0).path().unwrap().clone();
     assert_eq!(path.counters.sent + path.drops[DropReason::Aged], 2_000);
     let carried = world.take_delivered(End::Provider).len();
     assert!(
@@ -135,13 +135,19 @@ fn what_waits_when_a_session_ends_stays_in_the_books() {
     for _ in 0..20 {
         world.inject(End::Client(0), packet.clone());
     }
-    let waiting = world.client_status(0).path.unwrap().counters.in_flight;
+    let waiting = world
+        .client_status(0)
+        .path()
+        .unwrap()
+        .clone()
+        .counters
+        .in_flight;
     assert!(waiting > 0);
     world.crash_provider();
     world.break_connection(0);
     // What nobody acknowledges does not wait for another connection.
     world.run_for(S / 2);
-    let path = world.client_status(0).path.unwrap();
+    let path = world.client_status(0).path().unwrap().clone();
     assert_eq!(path.drops[DropReason::Aged], waiting);
     world.run_for(20 * S);
     let status = world.client_status(0);
@@ -210,6 +216,7 @@ fn an_end_that_was_not_drained_is_due_at_once() {
     client.handle_packet(packet(ip("10.85.0.2"), ip(WORLD_V4), 100), now + S);
     assert_eq!(client.poll_timeout(), Some((now + S, "datagram")));
     client.handle_datagram(
+        EXIT,
         1,
         &dgram(&packet(ip(WORLD_V4), ip("10.85.0.2"), 100)),
         now + S,
@@ -254,8 +261,8 @@ fn a_datagram_that_quic_refuses_was_never_sent() {
         1,
         "both in one datagram"
     );
-    client.on_refused(1, now);
-    let path = client.status(now).path.unwrap();
+    client.on_refused(EXIT, 1, now);
+    let path = client.status(now).path().unwrap().clone();
     assert_eq!(
         (path.counters.sent, path.drops[DropReason::Refused]),
         (0, 1)
@@ -267,9 +274,9 @@ fn a_datagram_that_quic_refuses_was_never_sent() {
         "the PING of the greeting"
     );
     // What a lane has is said again, what none has is not.
-    client.on_carrier(1, facts(1_414), now);
+    client.on_carrier(EXIT, 1, facts(1_414), now);
     assert_eq!(client_outputs(&mut client, now).len(), 1);
-    let path = client.status(now).path.unwrap();
+    let path = client.status(now).path().unwrap().clone();
     assert_eq!((path.counters.sent, path.flow.send.first_sends), (0, 1));
     assert_eq!(path.unaccounted, 0);
 }

@@ -50,7 +50,7 @@ fn a_lost_connection_costs_no_pack_and_the_same_session_goes_on() {
     let during = tcp(&world, false, 40);
     world.inject(End::Client(0), during.clone());
     let status = world.client_status(0);
-    assert!(status.path.unwrap().stalled);
+    assert!(status.path().unwrap().clone().stalled);
     // The first redial after a stable session comes within a second.
     world.run_for(3 * S);
     let status = world.client_status(0);
@@ -61,7 +61,7 @@ fn a_lost_connection_costs_no_pack_and_the_same_session_goes_on() {
     let provider = world.provider_status();
     assert_eq!((provider.sessions_total, provider.resumes), (1, 1));
     assert_eq!(provider.sessions.len(), 1);
-    let send = status.path.unwrap().flow.send;
+    let send = status.path().unwrap().clone().flow.send;
     assert_eq!((send.in_flight, send.given_up(), send.acked), (0, 0, 41));
     assert!(send.max_sends_of_one_pack.get() <= 2);
     // Each once, also what had come just before.
@@ -94,7 +94,7 @@ fn while_suspended_only_what_can_wait_is_taken() {
     let (mut world, ..) = broken();
     let lost = outwards(&world, 0, 300);
     world.inject(End::Client(0), lost);
-    let path = world.client_status(0).path.unwrap();
+    let path = world.client_status(0).path().unwrap().clone();
     assert_eq!(path.drops[DropReason::PathStalled], 1);
     // The provider does not know yet; its session waits once the new connection asks.
     world.run_for(5 * S);
@@ -115,7 +115,7 @@ fn a_provider_that_forgot_the_session_begins_another_on_the_same_connection() {
     assert_eq!(status.dials, 2, "one dial found out and began anew");
     let flow = status.ended.flow.send;
     assert_eq!(flow.dropped.total() + flow.acked + flow.given_up(), 40);
-    let path = status.path.unwrap();
+    let path = status.path().unwrap().clone();
     assert_eq!(
         path.flow.send.accepted, 0,
         "nothing is resent into a fresh session"
@@ -128,10 +128,10 @@ fn a_session_without_a_connection_ends_a_minute_after_the_last_progress_at_eithe
     world.set_blackhole(Way::Both, true);
     world.set_reach(quell_sim::pair::Reach::Silent);
     world.run_for(59 * S);
-    assert!(world.client_status(0).path.is_some());
+    assert!(world.client_status(0).path().is_some());
     world.run_for(2 * S);
     let status = world.client_status(0);
-    assert_eq!((status.path.clone(), status.unaccounted), (None, 0));
+    assert_eq!((status.path(), status.unaccounted), (None, 0));
     assert!(world.provider_status().sessions.len() == 1);
     world.run_for(5 * S);
     assert_eq!(world.provider_status().sessions, [], "5 s later");
@@ -271,7 +271,7 @@ fn as_many_sessions_wait_as_may_be_up_and_the_oldest_goes_first() {
         provider.on_closed(id, None, at);
         while let Some(ready) = provider.poll_ready() {
             for output in session_outputs(&mut provider, ready, at) {
-                assert!(matches!(output, provider::Output::Close(_)));
+                assert!(matches!(output, provider::Output::Close { .. }));
                 provider.on_closed(ready, Some(ErrorCode::NoError), at);
             }
         }
@@ -288,13 +288,13 @@ fn as_many_sessions_wait_as_may_be_up_and_the_oldest_goes_first() {
 fn a_client_believes_only_the_answer_to_its_own_question() {
     let now = Instant::now();
     let mut client = welcomed_client(welcome(), now);
-    client.on_closed(1, "gone", now);
+    client.on_closed(EXIT, 1, "gone", now);
     client_outputs(&mut client, now);
     let at = client.poll_timeout().unwrap().0;
     client.handle_timeout(at);
-    client.on_connected(2, at);
+    client.on_connected(EXIT, 2, at);
     let outputs = client_outputs(&mut client, at);
-    let [.., Output::Control(bytes)] = outputs.as_slice() else {
+    let [.., Output::Control { bytes, .. }] = outputs.as_slice() else {
         panic!("{outputs:?}");
     };
     let Control::Resume(asked) = off_stream(bytes) else {
@@ -305,12 +305,12 @@ fn a_client_believes_only_the_answer_to_its_own_question() {
         epoch: 2,
         ..asked.clone()
     });
-    client.handle_control(2, &on_stream(&answer), at);
+    client.handle_control(EXIT, 2, &on_stream(&answer), at);
     let closed = client_outputs(&mut client, at);
     assert!(
         closed
             .iter()
-            .any(|output| matches!(output, Output::Close(v) if v.code == ErrorCode::WrongState)),
+            .any(|output| matches!(output, Output::Close { violation: v, .. } if v.code == ErrorCode::WrongState)),
         "{closed:?}"
     );
 }

@@ -49,7 +49,7 @@ fn hold(world: &mut World, held: bool) {
 
 fn path_of(world: &World, end: End) -> PathStatus {
     match end {
-        End::Client(client) => world.client_status(client).path.unwrap(),
+        End::Client(client) => world.client_status(client).path().unwrap().clone(),
         End::Provider => world.provider_status().sessions[0].path.clone(),
     }
 }
@@ -335,7 +335,10 @@ fn a_provider_with_a_smaller_device_bounds_its_clients() {
             ..WorldConfig::default()
         });
         world.run_for(S);
-        assert_eq!(world.client_status(0).path.unwrap().inner_mtu, mtu);
+        assert_eq!(
+            world.client_status(0).path().unwrap().clone().inner_mtu,
+            mtu
+        );
     }
 }
 

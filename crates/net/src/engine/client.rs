@@ -4,25 +4,25 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::{FutureExt as _, LocalBoxFuture};
+use futures_util::future::FutureExt as _;
 use quell_core::config::ClientConfig;
 use quell_core::health::sleep::SleepWatch;
-use quell_core::multi::{Client, Loss, Output};
+use quell_core::multi::{Client, ExitId, ExitSettings, Loss, Output};
 use quell_core::path::Violation;
 use quell_core::send::Backpressure;
 use quell_core::status::{ClientStatus, TunnelAddresses};
 use quell_tun::{StopHandle, TunReader, TunWriter};
 use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
-use quinn::Endpoint;
 use serde::Serialize;
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::link::{Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
 use super::notes::{self, Kind, Notes};
 use super::sleep;
+use super::ways::{self, Caller, Connection, Dialled, Way, WayEvent};
 use super::{Handle, Request, now, sleep_until};
 use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
 use crate::carrier::QuicReport;
@@ -31,20 +31,30 @@ use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
 use crate::socket::{SocketWatch, UdpReport};
 use crate::transport::TransportSettings;
-use crate::{endpoint, words};
 
 /// How long the end of a connection may take to leave the machine.
 const FAREWELL_TIME: Duration = Duration::from_millis(300);
+
+/// A provider that a client may use.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// What people call it.
+    pub name: String,
+    /// Its key.
+    pub key: PublicKey,
+    /// Where it is: `host:port`.
+    pub remote: String,
+    /// What it is preferred by: see [`ExitSettings::weight`].
+    pub weight: u32,
+}
 
 /// What a client needs to know.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
     /// Who we are.
     pub identity: Identity,
-    /// The provider's key.
-    pub provider: PublicKey,
-    /// Where it is: `host:port`.
-    pub remote: String,
+    /// The providers, one at least.
+    pub servers: Vec<Server>,
     /// The core's settings, validated.
     pub core: ClientConfig,
     /// QUIC's settings.
@@ -68,14 +78,27 @@ pub struct Device {
 }
 
 /// What the device should look like.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceState {
     /// Addresses of the current session; `None` before the first.
     pub addresses: Option<TunnelAddresses>,
     /// The MTU, in bytes; 0 before the first session.
     pub mtu: u16,
-    /// Where the tunnel's own datagrams go.
-    pub underlay: Option<IpAddr>,
+    /// Where the tunnel's own datagrams go, of each provider that was found.
+    pub underlay: Vec<IpAddr>,
+}
+
+/// What the driver knows of a provider.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ServerReport {
+    /// Where it is, as configured.
+    pub remote: String,
+    /// Its key.
+    pub public_key: String,
+    /// Where it was found last.
+    pub address: Option<SocketAddr>,
+    /// QUIC beneath, while connected.
+    pub quic: Option<QuicReport>,
 }
 
 /// What a client's engine is doing.
@@ -84,45 +107,18 @@ pub struct ClientReport {
     /// The core.
     #[serde(flatten)]
     pub client: ClientStatus,
-    /// Where the provider was found last.
-    pub provider_address: Option<SocketAddr>,
+    /// Where the exits are, in the same order.
+    pub servers: Vec<ServerReport>,
     /// The control plane.
     pub backend: BackendReport,
     /// UDP, over all connections so far.
     pub udp: UdpReport,
     /// The TUN's side.
     pub device: DeviceCounters,
-    /// QUIC beneath, while connected.
-    pub quic: Option<QuicReport>,
-}
-
-type Dialled = Result<Connected, Loss>;
-
-struct Connected {
-    link: Link,
-    endpoint: Endpoint,
-    remote: SocketAddr,
-}
-
-enum Connection {
-    Idle,
-    Dialling(LocalBoxFuture<'static, Dialled>),
-    Up(Connected),
-}
-
-impl Connection {
-    async fn event(&mut self, datagrams: &mut Vec<Bytes>, blocked: bool) -> Event {
-        match self {
-            Self::Idle => std::future::pending().await,
-            Self::Dialling(dial) => Event::Dialled(dial.await),
-            Self::Up(connected) => Event::Link(connected.link.event(datagrams, blocked).await),
-        }
-    }
 }
 
 enum Event {
-    Dialled(Dialled),
-    Link(LinkEvent),
+    Way(ExitId, WayEvent),
     Tun(Option<Vec<BytesMut>>),
     Request(Option<Request<ClientReport>>),
     Message(Outgoing<()>),
@@ -135,8 +131,9 @@ enum Event {
 pub struct ClientEngine {
     settings: ClientSettings,
     core: Client,
-    attempt: u64,
-    connection: Connection,
+    ways: Vec<Way>,
+    /// Turns of the loop so far.
+    turn: usize,
     watch: SocketWatch,
     prober: Prober,
     notes: Notes<Kind>,
@@ -148,10 +145,8 @@ pub struct ClientEngine {
     mailbox: Mailbox<()>,
     /// A message that waits for room in its lane.
     outgoing: Option<Outgoing<()>>,
-    datagrams: Vec<Bytes>,
     settling: Settling,
     sleep: SleepWatch,
-    provider_address: Option<SocketAddr>,
 }
 
 impl ClientEngine {
@@ -169,19 +164,25 @@ impl ClientEngine {
         let (pump, inlet, outlet) = pump::start(device.reader, device.writer, device.stop)?;
         let (handle, requests) = Handle::new();
         let (device, wanted) = watch::channel(DeviceState::default());
-        let core = Client::new(
+        let exits = settings.servers.iter().map(|server| ExitSettings {
+            name: server.name.clone(),
+            weight: server.weight,
+        });
+        let core = Client::with_exits(
             settings.core.clone(),
+            exits.collect(),
             settings.agent.clone(),
             settings.mtu_max,
             seed,
             now(),
         )
         .with_signal(prober.handle().signal());
+        let ids = (0..).map(ExitId).take(settings.servers.len());
         let engine = Self {
+            ways: ids.map(Way::new).collect(),
+            turn: 0,
             settings,
             core,
-            attempt: 0,
-            connection: Connection::Idle,
             watch: SocketWatch::default(),
             prober,
             notes: Notes::default(),
@@ -192,10 +193,8 @@ impl ClientEngine {
             requests,
             mailbox: messages::pair().1,
             outgoing: None,
-            datagrams: Vec::new(),
             settling: Settling::default(),
             sleep: SleepWatch::default(),
-            provider_address: None,
         };
         Ok((engine, handle, wanted))
     }
@@ -230,8 +229,8 @@ impl ClientEngine {
                 }
                 Event::Request(Some(Request::Stop) | None) | Event::Tun(None) => break,
                 Event::Tun(Some(batch)) => self.handle_tun(batch),
-                Event::Dialled(dialled) => self.handle_dialled(dialled),
-                Event::Link(event) => self.handle_link(event),
+                Event::Way(exit, WayEvent::Dialled(dialled)) => self.handle_dialled(exit, dialled),
+                Event::Way(exit, WayEvent::Link(event)) => self.handle_link(exit, event),
                 Event::Message(outgoing) => self.outgoing = Some(outgoing),
                 Event::Room => {}
                 Event::Timeout => self.core.handle_timeout(now()),
@@ -242,11 +241,13 @@ impl ClientEngine {
 
     async fn wait(&mut self) -> Event {
         let deadline = self.deadline();
-        let departures = self.core.awaits_departure();
+        self.turn = self.turn.wrapping_add(1);
         let inbox = self.mailbox.sender();
         let device = self.outlet.room();
         tokio::select! {
-            event = self.connection.event(&mut self.datagrams, departures) => event,
+            (exit, event) = ways::next_event(&mut self.ways, &self.core, self.turn) => {
+                Event::Way(exit, event)
+            }
             batch = self.inlet.receive(), if self.core.wants_packets() => Event::Tun(batch),
             request = self.requests.recv() => Event::Request(request),
             outgoing = self.mailbox.next(), if self.outgoing.is_none() => Event::Message(outgoing),
@@ -270,54 +271,74 @@ impl ClientEngine {
         self.inlet.recycle(batch);
     }
 
-    fn handle_dialled(&mut self, dialled: Dialled) {
+    fn handle_dialled(&mut self, exit: ExitId, dialled: Dialled) {
+        let Some(way) = self.ways.get_mut(exit.index()) else {
+            return;
+        };
         match dialled {
             Ok(connected) => {
-                self.provider_address = Some(connected.remote);
                 let underlay = connected.remote.ip();
-                self.core.on_underlay(vec![underlay]);
-                self.device
-                    .send_modify(|state| state.underlay = Some(underlay));
-                self.connection = Connection::Up(connected);
-                self.core.on_connected(self.attempt, now());
+                way.address = Some(connected.remote);
+                way.connection = Connection::Up(connected);
+                self.core.on_underlay(exit, &[underlay]);
+                let found = self.ways.iter().filter_map(|way| way.address);
+                let found = found.map(|address| address.ip()).collect();
+                self.device.send_modify(|state| state.underlay = found);
+                let attempt = self.attempt(exit);
+                self.core.on_connected(exit, attempt, now());
             }
             Err(loss) => {
-                self.connection = Connection::Idle;
-                self.core.on_closed(self.attempt, loss, now());
+                way.connection = Connection::Idle;
+                let attempt = way.attempt;
+                self.core.on_closed(exit, attempt, loss, now());
             }
         }
     }
 
-    fn handle_link(&mut self, event: LinkEvent) {
+    /// The number of the exit's current dial.
+    fn attempt(&self, exit: ExitId) -> u64 {
+        self.ways.get(exit.index()).map_or(0, |way| way.attempt)
+    }
+
+    fn handle_link(&mut self, exit: ExitId, event: LinkEvent) {
         let now = now();
+        let Some(way) = self.ways.get_mut(exit.index()) else {
+            return;
+        };
+        let attempt = way.attempt;
         match event {
             LinkEvent::Datagrams => {
-                let mut datagrams = std::mem::take(&mut self.datagrams);
-                for datagram in datagrams.drain(..) {
-                    self.core.handle_datagram(self.attempt, &datagram, now);
+                for datagram in way.datagrams.drain(..) {
+                    self.core.handle_datagram(exit, attempt, &datagram, now);
                 }
-                self.datagrams = datagrams;
             }
-            LinkEvent::Control(bytes) => self.core.handle_control(self.attempt, &bytes, now),
-            LinkEvent::ControlEnded => self.close(&Violation {
-                code: ErrorCode::WrongState,
-                words: "the control stream ended".to_owned(),
-            }),
+            LinkEvent::Control(bytes) => self.core.handle_control(exit, attempt, &bytes, now),
+            LinkEvent::ControlEnded => self.close(
+                exit,
+                &Violation {
+                    code: ErrorCode::WrongState,
+                    words: "the control stream ended".to_owned(),
+                },
+            ),
             LinkEvent::Departed => {}
             LinkEvent::Closed(loss) => {
-                self.connection = Connection::Idle;
-                self.core.on_closed(self.attempt, loss, now);
+                way.connection = Connection::Idle;
+                self.core.on_closed(exit, attempt, loss, now);
             }
         }
     }
 
-    fn close(&mut self, violation: &Violation) {
-        if let Connection::Up(connected) = &self.connection {
-            connected.link.close(violation);
+    fn close(&mut self, exit: ExitId, violation: &Violation) {
+        let Some(way) = self.ways.get_mut(exit.index()) else {
+            return;
+        };
+        if let Some(link) = way.link() {
+            link.close(violation);
         }
-        self.connection = Connection::Idle;
-        self.core
-            .on_closed(self.attempt, Loss::said(violation), now());
+        way.connection = Connection::Idle;
+        let attempt = way.attempt;
+        let loss = Loss::said(violation);
+        self.core.on_closed(exit, attempt, loss, now());
     }
 
     fn drain(&mut self) {
@@ -328,21 +349,38 @@ impl ClientEngine {
         }
         self.core.on_wire(self.watch.bytes_out(), now);
         self.carry_messages(now);
-        if let Connection::Up(connected) = &self.connection {
-            match connected.link.facts() {
-                Some(facts) => self.core.on_carrier(self.attempt, facts, now),
-                None => self.close(&Violation {
-                    code: ErrorCode::WrongState,
-                    words: "the provider takes no QUIC datagrams".to_owned(),
-                }),
-            }
+        for index in 0..self.ways.len() {
+            self.tell_of(index, now);
         }
-        let hushed = self.core.is_hushed(now);
-        self.with_link(|link| link.grant(hushed, now));
         while let Some(output) = self.core.poll_output(now) {
             self.perform(output);
         }
         self.outlet.flush();
+    }
+
+    /// Tells the core what a connection can take, and lets that leave.
+    fn tell_of(&mut self, index: usize, now: Instant) {
+        let Some((way, link)) = self
+            .ways
+            .get(index)
+            .and_then(|way| Some((way, way.link()?)))
+        else {
+            return;
+        };
+        let (exit, attempt) = (way.exit, way.attempt);
+        match link.facts() {
+            Some(facts) => {
+                self.core.on_carrier(exit, attempt, facts, now);
+                link.grant(self.core.is_hushed(exit, now), now);
+            }
+            None => self.close(
+                exit,
+                &Violation {
+                    code: ErrorCode::WrongState,
+                    words: "the provider takes no QUIC datagrams".to_owned(),
+                },
+            ),
+        }
     }
 
     fn carry_messages(&mut self, now: Instant) {
@@ -358,70 +396,101 @@ impl ClientEngine {
             }
         }
         let core = &mut self.core;
-        messages::deliver(&self.mailbox.sender(), || Some(((), core.poll_message()?)));
+        messages::deliver(&self.mailbox.sender(), || {
+            let (_, message) = core.poll_message()?;
+            Some(((), message))
+        });
     }
 
     fn perform(&mut self, output: Output) {
         match output {
-            Output::Dial { attempt } => self.dial(attempt),
-            Output::Control(bytes) => self.with_link(|link| link.send_control(bytes)),
-            Output::Datagram(bytes) => {
+            Output::Dial { exit, attempt } => self.dial(exit, attempt),
+            Output::Control { exit, bytes } => {
+                if let Some(link) = self.link(exit) {
+                    link.send_control(bytes);
+                }
+            }
+            Output::Datagram { exit, bytes } => {
                 self.settling.on_sent(now());
-                self.send_datagram(bytes);
+                self.send_datagram(exit, bytes);
             }
             Output::Deliver(packet) => self.outlet.push(packet),
-            Output::MessagesEnded(end) => warn!("no more messages to the provider: {end}"),
+            Output::MessagesEnded { exit, end } => {
+                warn!("no more messages to {}: {end}", self.remote(exit));
+            }
             Output::Configure(addresses) => self
                 .device
                 .send_modify(|state| state.addresses = Some(addresses)),
             Output::Mtu(mtu) => self.device.send_modify(|state| state.mtu = mtu),
-            Output::Close(violation) => {
-                self.with_link(|link| link.close(&violation));
-                self.connection = Connection::Idle;
+            Output::Close { exit, violation } => {
+                if let Some(link) = self.link(exit) {
+                    link.close(&violation);
+                }
+                if let Some(way) = self.ways.get_mut(exit.index()) {
+                    way.connection = Connection::Idle;
+                }
             }
-            Output::Notice(notice) => {
+            Output::Notice { exit, notice } => {
                 if let Some(suppressed) = self.notes.admit(Kind::of(&notice), now()) {
-                    notes::log(&notice, &self.settings.remote, suppressed);
+                    notes::log(&notice, self.remote(exit), suppressed);
                 }
             }
         }
     }
 
-    fn send_datagram(&mut self, datagram: Bytes) {
-        let Connection::Up(connected) = &self.connection else {
+    fn send_datagram(&mut self, exit: ExitId, datagram: Bytes) {
+        let Some((way, link)) = self
+            .ways
+            .get(exit.index())
+            .and_then(|way| Some((way, way.link()?)))
+        else {
             return;
         };
-        if !connected.link.send_datagram(datagram) {
-            self.core.on_refused(self.attempt, now());
-            if let Some(facts) = connected.link.facts() {
-                self.core.on_carrier(self.attempt, facts, now());
+        if !link.send_datagram(datagram) {
+            self.core.on_refused(exit, way.attempt, now());
+            if let Some(facts) = link.facts() {
+                self.core.on_carrier(exit, way.attempt, facts, now());
             }
         }
     }
 
-    fn with_link(&self, act: impl FnOnce(&Link)) {
-        if let Connection::Up(connected) = &self.connection {
-            act(&connected.link);
-        }
+    fn link(&self, exit: ExitId) -> Option<&Link> {
+        self.ways.get(exit.index())?.link()
     }
 
-    fn dial(&mut self, attempt: u64) {
-        self.attempt = attempt;
-        let dial = dial(self.settings.clone(), attempt, self.watch.clone());
-        self.connection = Connection::Dialling(dial.boxed_local());
+    fn remote(&self, exit: ExitId) -> &str {
+        let server = self.settings.servers.get(exit.index());
+        server.map_or("", |server| &server.remote)
+    }
+
+    fn dial(&mut self, exit: ExitId, attempt: u64) {
+        let server = self.settings.servers.get(exit.index());
+        let (Some(way), Some(server)) = (self.ways.get_mut(exit.index()), server) else {
+            return;
+        };
+        way.attempt = attempt;
+        let caller = Caller {
+            identity: self.settings.identity.clone(),
+            transport: self.settings.transport.clone(),
+            watch: self.watch.clone(),
+        };
+        let dial = ways::dial(caller, server.clone(), attempt);
+        way.connection = Connection::Dialling(dial.boxed_local());
     }
 
     fn report(&self) -> ClientReport {
-        let quic = match &self.connection {
-            Connection::Up(connected) => Some(connected.link.report()),
-            Connection::Idle | Connection::Dialling(_) => None,
-        };
         let client = self.core.status(now());
         let udp = UdpReport::of(self.watch.counters(), client.books().frame_bytes);
+        let servers = self.settings.servers.iter().zip(&self.ways);
+        let servers = servers.map(|(server, way)| ServerReport {
+            remote: server.remote.clone(),
+            public_key: server.key.to_string(),
+            address: way.address,
+            quic: way.link().map(Link::report),
+        });
         ClientReport {
-            quic,
             client,
-            provider_address: self.provider_address,
+            servers: servers.collect(),
             backend: self.prober.handle().report(),
             udp,
             device: self.pump.counters(),
@@ -429,54 +498,25 @@ impl ClientEngine {
     }
 
     async fn end(self) -> Result<(), NetError> {
-        if let Connection::Up(connected) = self.connection {
-            connected.link.close(&Violation {
-                code: ErrorCode::NoError,
-                words: "the client stops".to_owned(),
-            });
-            // A provider that misses this farewell notices by itself.
-            let _ = tokio::time::timeout(FAREWELL_TIME, connected.endpoint.wait_idle()).await;
+        let farewell = Violation {
+            code: ErrorCode::NoError,
+            words: "the client stops".to_owned(),
+        };
+        let mut leaving = Vec::new();
+        for way in self.ways {
+            if let Connection::Up(connected) = way.connection {
+                connected.link.close(&farewell);
+                leaving.push(connected.endpoint);
+            }
         }
+        let gone = async {
+            for endpoint in &leaving {
+                endpoint.wait_idle().await;
+            }
+        };
+        // A provider that misses this farewell notices by itself.
+        let _ = tokio::time::timeout(FAREWELL_TIME, gone).await;
         drop((self.inlet, self.outlet));
         Ok(self.pump.stop()?)
     }
-}
-
-/// Finds the provider, connects, and opens the control stream.
-async fn dial(settings: ClientSettings, attempt: u64, watch: SocketWatch) -> Dialled {
-    let remote = resolve(&settings.remote, attempt).await?;
-    let connecting = endpoint::connect(
-        &settings.identity,
-        remote,
-        settings.provider,
-        &settings.transport,
-        watch.clone(),
-    );
-    let (endpoint, connecting) = connecting.map_err(|error| error.to_string())?;
-    let connection = connecting.await.map_err(|error| words::failure(&error))?;
-    let control = connection
-        .open_bi()
-        .await
-        .map_err(|error| words::failure(&error))?;
-    debug!(%remote, "connected");
-    Ok(Connected {
-        link: Link::new(connection, control, watch),
-        endpoint,
-        remote,
-    })
-}
-
-/// The address to dial. Names are resolved anew for each dial, and one with
-/// several addresses is tried address by address (case B72).
-async fn resolve(remote: &str, attempt: u64) -> Result<SocketAddr, String> {
-    let found = tokio::net::lookup_host(remote).await;
-    let found: Vec<_> = found
-        .map_err(|error| format!("cannot find {remote}: {error}"))?
-        .collect();
-    let turn = attempt.saturating_sub(1) % (found.len() as u64).max(1);
-    let turn = usize::try_from(turn).unwrap_or(0);
-    found
-        .get(turn)
-        .copied()
-        .ok_or_else(|| format!("{remote} has no address"))
 }

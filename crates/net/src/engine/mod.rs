@@ -12,6 +12,7 @@ mod messages;
 mod notes;
 pub mod provider;
 mod sleep;
+mod ways;
 
 use std::time::Instant;
 

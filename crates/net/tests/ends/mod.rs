@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quell_core::config::{ClientConfig, ProviderConfig};
 use quell_core::provider::{AddressPool, Roster};
 use quell_net::backend::BackendSettings;
-use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device};
+use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device, Server};
 use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
 use quell_net::engine::{Handle, Messages};
 use quell_net::identity::Identity;
@@ -138,8 +138,12 @@ pub(crate) fn client_of(
     let (device, device_handle) = channel_device();
     let settings = ClientSettings {
         identity: identity.clone(),
-        provider,
-        remote: remote.to_string(),
+        servers: vec![Server {
+            name: remote.to_string(),
+            key: provider,
+            remote: remote.to_string(),
+            weight: 100,
+        }],
         core: ClientConfig {
             reconnect_base: Duration::from_millis(100),
             ..ClientConfig::default()

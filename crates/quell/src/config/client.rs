@@ -1,4 +1,4 @@
-//! The client's file: one provider, one TUN, one private key.
+//! The client's file: its providers, one TUN, one private key.
 //!
 //! `private_key_file`, `provider.address` and `provider.public_key` have no
 //! default, everything else does. [`ClientFile::try_new`] checks a file that was
@@ -15,9 +15,10 @@ use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
-use super::address::{Host, ServerAddress};
+use super::address::Host;
 use super::backend::BackendSection;
 use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
+use super::exits::{self, FlapSection, ProviderPeer, RaceSection, WindowSection};
 use super::lanes::LanesSection;
 use super::{RoleFile, text};
 
@@ -33,8 +34,18 @@ pub struct ClientFile {
     ///
     /// Relative to the configuration file's folder. See [`super::read_private_key`].
     pub private_key_file: PathBuf,
-    /// The exit.
-    pub provider: ProviderPeer,
+    /// The exits, one at least.
+    #[serde(rename = "provider", deserialize_with = "exits::one_or_many")]
+    pub providers: Vec<ProviderPeer>,
+    /// Which exits are kept, and which of them carries what.
+    #[serde(default)]
+    pub window: WindowSection,
+    /// What is sent over two exits so that one answers.
+    #[serde(default)]
+    pub race: RaceSection,
+    /// How often exits may leave the window for a soft reason.
+    #[serde(default)]
+    pub flap: FlapSection,
     /// The TUN.
     #[serde(default)]
     pub tun: TunSection,
@@ -61,18 +72,6 @@ pub struct ClientFile {
     /// `/run/quell`, where `quell status` looks.
     #[serde(default = "default_run_dir")]
     pub run_dir: PathBuf,
-}
-
-/// `[provider]`: the exit that a client dials.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProviderPeer {
-    /// Where it listens. A name is resolved at each dial.
-    #[serde(deserialize_with = "text::one")]
-    pub address: ServerAddress,
-    /// Who it is: a server with another key is not talked to.
-    #[serde(deserialize_with = "text::one")]
-    pub public_key: PublicKey,
 }
 
 /// `[tun]`: the client's network interface.
@@ -153,8 +152,7 @@ impl Default for ClientTransport {
             dial_timeout,
             reconnect_base,
             reconnect_max,
-            quiet: _,
-            dial_gate: _,
+            ..
         } = ClientConfig::default();
         let quic = TransportSettings::default();
         Self {
@@ -211,6 +209,7 @@ impl ClientFile {
         interface_name("tun.name", &self.tun.name)?;
         config::number("tun.mtu_max", self.tun.mtu_max, 1280..=9000)?;
         check_routes(&self.tun.routes)?;
+        exits::check(&self.providers)?;
         self.check_route_loop()?;
         self.core().try_new()?;
         self.backend.settings().try_new()?;
@@ -231,22 +230,20 @@ impl ClientFile {
 
     /// An address that is written out can be checked here, a name at each dial.
     fn check_route_loop(&self) -> Result<(), ConfigError> {
-        let Host::Ip(provider) = &self.provider.address.host else {
-            return Ok(());
-        };
-        match self
-            .tun
-            .routes
-            .iter()
-            .find(|route| route.contains(*provider))
-        {
-            None => Ok(()),
-            Some(route) => Err(ConfigError::new(
-                "tun.routes",
-                route,
-                format!("prefixes without the provider's own address {provider}"),
-            )),
+        for peer in &self.providers {
+            let Host::Ip(provider) = &peer.address.host else {
+                continue;
+            };
+            let covers = |route: &&Prefix| route.contains(*provider);
+            if let Some(route) = self.tun.routes.iter().find(covers) {
+                return Err(ConfigError::new(
+                    "tun.routes",
+                    route,
+                    format!("prefixes without the provider's own address {provider}"),
+                ));
+            }
         }
+        Ok(())
     }
 
     /// The core's settings.
@@ -268,6 +265,10 @@ impl ClientFile {
                 ..QuietConfig::default()
             },
             dial_gate: DialGateConfig::default(),
+            window: self.window.core(),
+            racer: self.race.core(),
+            flap: self.flap.core(),
+            ..ClientConfig::default()
         }
     }
 
@@ -299,7 +300,12 @@ impl RoleFile for ClientFile {
     }
 
     fn peers(&self) -> Vec<(String, PublicKey)> {
-        vec![("provider.public_key".into(), self.provider.public_key)]
+        let count = self.providers.len();
+        let key = |index| exits::key_of(index, count, "public_key");
+        let peers = self.providers.iter().enumerate();
+        peers
+            .map(|(index, peer)| (key(index), peer.public_key))
+            .collect()
     }
 
     fn checked(self) -> Result<Self, ConfigError> {

@@ -39,6 +39,7 @@ mod backend;
 mod client;
 mod common;
 mod error;
+mod exits;
 mod key_file;
 mod lanes;
 mod provider;
@@ -59,9 +60,10 @@ use serde::de::DeserializeOwned;
 
 pub use address::{AddressError, Host, ServerAddress};
 pub use backend::BackendSection;
-pub use client::{ClientFile, ClientTransport, ProviderPeer, TunSection};
+pub use client::{ClientFile, ClientTransport, TunSection};
 pub use common::{ControlSection, LogLevel, LogSection};
 pub use error::{LoadError, Place};
+pub use exits::{FlapSection, ProviderPeer, RaceSection, WindowSection};
 pub use key_file::read_private_key;
 pub use lanes::LanesSection;
 pub use provider::{

@@ -133,8 +133,11 @@ fn words(error: &LoadError) -> String {
 fn a_client_file_is_understood() {
     let folder = Folder::new();
     let file = as_client(folder.load(client()).unwrap());
-    assert_eq!(file.provider.address.to_string(), "vpn.example.net:6610");
-    assert_eq!(file.provider.public_key, PublicKey([1; 32]));
+    assert_eq!(
+        file.providers[0].address.to_string(),
+        "vpn.example.net:6610"
+    );
+    assert_eq!(file.providers[0].public_key, PublicKey([1; 32]));
     assert_eq!(file.private_key_file, folder.path("own.key"));
     assert_eq!(file.tun.routes.len(), 2);
     assert_eq!(file.control_socket(), Path::new("/run/quell/quell0.sock"));

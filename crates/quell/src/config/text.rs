@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use quell_core::config::TcpLane;
+use quell_core::config::{ExitPolicy, Raced, TcpLane};
 use quell_net::backend::BackendUrl;
 use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
@@ -65,6 +65,22 @@ impl Text for TcpLane {
 
     fn read(text: &str) -> Result<Self, String> {
         text.parse().map_err(|_| "no lane for TCP".to_owned())
+    }
+}
+
+impl Text for ExitPolicy {
+    const FORM: &'static str = r#""sticky" or "spread""#;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| "no exit policy".to_owned())
+    }
+}
+
+impl Text for Raced {
+    const FORM: &'static str = r#""tcp", "tcp+dns" or "off""#;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| "nothing that is raced".to_owned())
     }
 }
 

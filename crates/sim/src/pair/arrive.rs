@@ -16,6 +16,7 @@ use quell_wire::registry::ErrorCode;
 
 use super::carrier::{Arrival, Item};
 use super::parcel::Cargo;
+use super::perform::EXIT;
 use super::{Connection, End, Event, Reach, World};
 
 impl Connection {
@@ -74,7 +75,7 @@ impl World {
         if direction.facts().backlog_bytes < before {
             let client = connection.client;
             let session = connection.live_session();
-            if to_provider && self.clients[client].core.awaits_departure() {
+            if to_provider && self.clients[client].core.awaits_departure(EXIT) {
                 self.touched.insert(End::Client(client));
             }
             if !to_provider && session.is_some_and(|id| self.provider.awaits_departure(id)) {
@@ -157,16 +158,20 @@ impl World {
         match arrival {
             Arrival::Item(Item::Answer) => {
                 connection.to_provider.send(Item::Finished, now);
-                node.core.on_connected(attempt, now);
+                node.core.on_connected(EXIT, attempt, now);
             }
-            Arrival::Item(Item::Control(bytes)) => node.core.handle_control(attempt, &bytes, now),
+            Arrival::Item(Item::Control(bytes)) => {
+                node.core.handle_control(EXIT, attempt, &bytes, now)
+            }
             Arrival::Datagram(datagram) => {
                 node.seen.came += Cargo::of(&datagram);
-                node.core.handle_datagram(attempt, &datagram, now);
+                node.core.handle_datagram(EXIT, attempt, &datagram, now);
             }
             Arrival::Closed(loss) => {
                 self.leave_client(number);
-                self.clients[client].core.on_closed(attempt, loss, now);
+                self.clients[client]
+                    .core
+                    .on_closed(EXIT, attempt, loss, now);
             }
             Arrival::Item(Item::Initial | Item::Finished) => {
                 self.fail("something arrived that cannot have been sent");
@@ -190,6 +195,7 @@ impl World {
         if connection.at_client && connection.heard_by_client + idle_timeout <= now {
             self.leave_client(number);
             self.clients[client].core.on_closed(
+                EXIT,
                 attempt,
                 Loss {
                     words: "timed out".to_owned(),

@@ -54,7 +54,7 @@ impl World {
         for (number, node) in self.clients.iter().enumerate() {
             let status = node.core.status(self.now);
             let mut books = status.ended;
-            if let Some(path) = &status.path {
+            if let Some(path) = status.path() {
                 books += path.books();
             }
             let said = Said {

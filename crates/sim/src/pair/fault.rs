@@ -11,6 +11,7 @@ use quell_wire::registry::ErrorCode;
 
 use super::books::Seen;
 use super::parcel::Cargo;
+use super::perform::EXIT;
 use super::{CarrierConfig, Connection, End, Reach, Way, World, new_provider};
 
 impl World {
@@ -44,7 +45,7 @@ impl World {
             (End::Client(_), _) => {
                 let node = &mut self.clients[client];
                 node.seen.came += Cargo::of(&datagram);
-                node.core.handle_datagram(attempt, &datagram, now);
+                node.core.handle_datagram(EXIT, attempt, &datagram, now);
                 self.touched.insert(End::Client(client));
             }
             (End::Provider, Some(id)) => {
@@ -69,7 +70,7 @@ impl World {
             (End::Client(_), _) => {
                 self.clients[client]
                     .core
-                    .handle_control(attempt, bytes, now);
+                    .handle_control(EXIT, attempt, bytes, now);
                 self.touched.insert(End::Client(client));
             }
             (End::Provider, Some(id)) => {
@@ -117,7 +118,7 @@ impl World {
             (End::Client(client), _) => {
                 self.touched.insert(at);
                 let core = &mut self.clients[client].core;
-                messages.extend(std::iter::from_fn(|| core.poll_message()));
+                messages.extend(std::iter::from_fn(|| Some(core.poll_message()?.1)));
             }
             (End::Provider, Some((number, _, Some(id)))) => {
                 self.touched_sessions.insert(number);
@@ -228,7 +229,7 @@ impl World {
         self.leave_client(number);
         self.clients[client]
             .core
-            .on_closed(attempt, "the network is gone", self.now);
+            .on_closed(EXIT, attempt, "the network is gone", self.now);
         self.touched.insert(End::Client(client));
         self.settle();
     }
@@ -236,10 +237,10 @@ impl World {
     /// A fact that belongs to no current dial: a client must not act on it.
     pub fn tell_stale(&mut self, client: usize, attempt: u64, datagram: &Bytes) {
         let core = &mut self.clients[client].core;
-        core.on_connected(attempt, self.now);
-        core.handle_control(attempt, b"\x01\x02\x03", self.now);
-        core.handle_datagram(attempt, datagram, self.now);
-        core.on_closed(attempt, "late", self.now);
+        core.on_connected(EXIT, attempt, self.now);
+        core.handle_control(EXIT, attempt, b"\x01\x02\x03", self.now);
+        core.handle_datagram(EXIT, attempt, datagram, self.now);
+        core.on_closed(EXIT, attempt, "late", self.now);
         self.touched.insert(End::Client(client));
         self.settle();
     }

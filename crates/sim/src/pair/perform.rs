@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quell_core::multi::{self, Loss};
+use quell_core::multi::{self, ExitId, Loss};
 use quell_core::path::Violation;
 use quell_core::provider::{self, SessionId};
 use quell_wire::registry::ErrorCode;
@@ -21,6 +21,9 @@ use super::{Connection, End, Event, Reach, World};
 pub(super) const QUIC_OVERHEAD_BYTES: u64 = 38;
 /// A handshake that is answered: three datagrams. One that is not is repeated.
 const DIAL_BYTES: u64 = 3_600;
+
+/// The only exit of a client here.
+pub(super) const EXIT: ExitId = ExitId(0);
 
 /// Most outputs of one end in one go.
 const OUTPUTS_MAX: u32 = 200_000;
@@ -109,7 +112,7 @@ impl World {
         let connection = node.connection.and_then(|n| self.connections.get(&n));
         if let Some(connection) = connection {
             let facts = connection.to_provider.facts();
-            node.core.on_carrier(connection.attempt, facts, now);
+            node.core.on_carrier(EXIT, connection.attempt, facts, now);
         }
     }
 
@@ -127,18 +130,20 @@ impl World {
     fn perform_client(&mut self, client: usize, output: multi::Output) {
         let now = self.now;
         match output {
-            multi::Output::Dial { attempt } => {
+            multi::Output::Dial { attempt, .. } => {
                 self.clients[client].dial_bytes += match self.reach {
                     Reach::Up | Reach::Refusing => DIAL_BYTES,
                     Reach::Silent => 3 * DIAL_BYTES,
                 };
                 self.dial(client, attempt);
             }
-            multi::Output::Control(bytes) => match self.sending_direction(client) {
+            multi::Output::Control { bytes, .. } => match self.sending_direction(client) {
                 Some(direction) => direction.send(Item::Control(bytes), now),
                 None => self.fail("control bytes without a connection"),
             },
-            multi::Output::Datagram(datagram) => {
+            multi::Output::Datagram {
+                bytes: datagram, ..
+            } => {
                 self.clients[client].seen.handed += Cargo::of(&datagram);
                 let taken = self
                     .sending_direction(client)
@@ -149,13 +154,13 @@ impl World {
                 self.clients[client].seen.delivered += 1;
                 self.record(Event::Deliver(End::Client(client), packet));
             }
-            multi::Output::MessagesEnded(end) => {
+            multi::Output::MessagesEnded { end, .. } => {
                 self.record(Event::MessagesEnded(End::Client(client), end));
             }
             multi::Output::Configure(addresses) => self.record(Event::Configure(client, addresses)),
             multi::Output::Mtu(mtu) => self.record(Event::Mtu(client, mtu)),
-            multi::Output::Notice(notice) => self.record(Event::Notice(client, notice)),
-            multi::Output::Close(violation) => {
+            multi::Output::Notice { notice, .. } => self.record(Event::Notice(client, notice)),
+            multi::Output::Close { violation, .. } => {
                 self.expect_no_breach(&violation);
                 let number = self.clients[client].connection;
                 if let Some(direction) = self.sending_direction(client) {

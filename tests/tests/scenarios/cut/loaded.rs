@@ -61,8 +61,8 @@ pub(super) fn link(rtt: Duration) -> LinkConfig {
 
 /// A counter of a status, whose absence means none.
 pub(super) fn count(status: &Value, path: &[&str]) -> u64 {
-    let found = path.iter().fold(status, |value, name| &value[*name]);
-    found.as_u64().unwrap_or(0)
+    let found = status.pointer(&format!("/{}", path.join("/")));
+    found.and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// A relayed world under loads.

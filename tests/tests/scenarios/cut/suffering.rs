@@ -53,7 +53,7 @@ fn lossy(percent: u32) -> Outcome {
     let stream = loaded.stream();
     let gap = stream.gap_max_between(start, end);
     let status = loaded.world.client.status()?;
-    let stalls = count(&status, &["path", "counters", "stalls"]);
+    let stalls = count(&status, &["exits", "0", "path", "counters", "stalls"]);
     println!(
         "{percent} % loss each way at 50 ms for 20 s: longest pause of the stream {gap:?} (bound {GAP_MAX:?}), \
          {} of 2500000 B, {} of {} datagrams answered, {stalls} stalls, {} sends of one pack, cwnd {} B",
@@ -61,7 +61,7 @@ fn lossy(percent: u32) -> Outcome {
         loaded.datagrams().count() - answered,
         loaded.datagrams_sent() - sent,
         count(&status, &["max_sends_of_one_pack"]),
-        count(&status, &["quic", "cwnd_bytes"]),
+        count(&status, &["servers", "0", "quic", "cwnd_bytes"]),
     );
     loaded.relay.set_up(link(rtt))?;
     loaded.relay.set_down(link(rtt))?;
@@ -152,7 +152,8 @@ impl Congested {
         let (mut rtt_ms_min, mut rtt_ms_max) = (u64::MAX, 0);
         while start.elapsed() < time {
             thread::sleep(Duration::from_millis(250));
-            let rtt_ms = count(&world.client.status()?, &["quic", "rtt_us"]) / 1_000;
+            let rtt_ms =
+                count(&world.client.status()?, &["servers", "0", "quic", "rtt_us"]) / 1_000;
             rtt_ms_min = rtt_ms_min.min(rtt_ms);
             rtt_ms_max = rtt_ms_max.max(rtt_ms);
         }
@@ -163,7 +164,7 @@ impl Congested {
             rtt_ms_max,
             bytes: sink.arrivals().bytes_between(start, end),
             gap: sink.arrivals().gap_max_between(start, end),
-            stalls: count(&status, &["path", "counters", "stalls"]),
+            stalls: count(&status, &["exits", "0", "path", "counters", "stalls"]),
             dials: count(&status, &["dials"]),
         })
     }

@@ -51,7 +51,9 @@ impl Books {
     /// Those of a client's status.
     pub(super) fn of_client(status: &Value) -> Self {
         let mut books = Self::of_end(status);
-        books.add_path(&status["path"]);
+        for exit in status["exits"].as_array().into_iter().flatten() {
+            books.add_path(&exit["path"]);
+        }
         books.arrived.delivered = count(&status["delivered"]);
         books.arrived.dropped = sum(&status["received_drops"]);
         books
@@ -181,7 +183,8 @@ mod tests {
     #[test]
     fn a_clients_books_hold_its_ended_sessions_too() {
         let status = json!({
-            "path": path(5), "ended": path(3), "unaccounted": -4,
+            "exits": [{"path": path(2)}, {"path": path(3)}, {"path": null}],
+            "ended": path(3), "unaccounted": -4,
             "tun_packets": 105, "tun_drops": {"malformed": 3, "not_unicast": 0, "no_tunnel": 0},
             "delivered": 158, "received_drops": {"device_full": 2},
         });

@@ -148,7 +148,7 @@ impl Stage {
         let mut client = plan.up(&net.client)?;
         client.until("up at full size", |status| {
             status["interface_ready"] == true
-                && status["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
+                && status["exits"][0]["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
         })?;
         Ok(Self {
             client,

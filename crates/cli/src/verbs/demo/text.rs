@@ -52,7 +52,7 @@ pub(super) fn tunnel(status: &Value) -> String {
         "tunnel    {}, {};\n          packets of up to {} bytes cross whole\n",
         show(&status["addresses"]["ipv4"]),
         show(&status["addresses"]["ipv6"]),
-        status["path"]["inner_mtu"]
+        status["exits"][0]["path"]["inner_mtu"]
     )
 }
 

@@ -30,7 +30,7 @@ fn lines_of_an_hour() -> (Vec<String>, usize, u64) {
     let _guard = lines.watch();
     while now < end {
         while let Some(output) = client.poll_output(now) {
-            if let Output::Notice(notice) = &output {
+            if let Output::Notice { notice, .. } = &output {
                 notices += 1;
                 let kind = Kind::of(notice);
                 if let Some(suppressed) = notes.admit(kind, now) {
@@ -39,8 +39,8 @@ fn lines_of_an_hour() -> (Vec<String>, usize, u64) {
                     *per_minute.entry((kind, minute)).or_default() += 1;
                 }
             }
-            if let Output::Dial { attempt } = output {
-                client.on_closed(attempt, "refused".to_owned(), now);
+            if let Output::Dial { exit, attempt } = output {
+                client.on_closed(exit, attempt, "refused".to_owned(), now);
             }
         }
         now = match client.poll_timeout() {

@@ -1,0 +1,5 @@
+//! A client of several exits, in virtual time.
+#![allow(clippy::unwrap_used)]
+
+mod failover;
+mod race;
