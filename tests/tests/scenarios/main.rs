@@ -26,6 +26,7 @@ mod killed;
 mod links;
 mod mtu;
 mod refused;
+mod resets;
 mod stopped;
 
 use std::num::NonZero;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         links::trials(),
         mtu::trials(),
         refused::trials(),
+        resets::trials(),
         stopped::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
