@@ -25,6 +25,7 @@ mod hostile;
 mod killed;
 mod links;
 mod mtu;
+mod ports;
 mod refused;
 mod resets;
 mod stopped;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         killed::trials(),
         links::trials(),
         mtu::trials(),
+        ports::trials(),
         refused::trials(),
         resets::trials(),
         stopped::trials(),
