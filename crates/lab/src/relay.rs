@@ -8,7 +8,8 @@
 //! The links are [`quell_sim::link::Link`]s: the relay is the thin shell that gives them real datagrams and real time. All
 //! clients share the two links, as users of one access line do; each has a socket of its own towards the target, so that the
 //! target tells them apart and answers find their way. It looks to the target like a NAT, and
-//! [`Relay::rebind_upstream`] does what a NAT that lost its table does: the same flows go on from other ports.
+//! [`Relay::rebind_upstream`] does what a NAT that lost its table does: the same flows go on from other ports. And it stands
+//! where an attacker on the path stands: [`Relay::forge`] answers a client in the target's name.
 //!
 //! One thread does it all. It sleeps in `ppoll` until a datagram comes or the next one is due, with a timer slack of 1 ns, so
 //! that a delay is kept to tens of microseconds; the datagrams of a turn are read in batches, and the links are locked for a
@@ -24,6 +25,7 @@
 mod tests;
 mod worker;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -107,15 +109,36 @@ struct State {
     socket_errors: u64,
 }
 
-/// Asks the worker for new upstream ports; it answers when they are in use.
-type Rebind = mpsc::Sender<Result<()>>;
+/// What the worker is asked for; it answers when it is done.
+#[derive(Debug)]
+enum Command {
+    /// New upstream ports.
+    Rebind(mpsc::Sender<Result<()>>),
+    /// Another's answer to a client.
+    Forge(Forgery),
+}
+
+/// Makes an answer to a client's datagram, or lets it pass.
+type Forge = Box<dyn FnMut(&[u8]) -> Option<Vec<u8>> + Send>;
+
+/// A forger at work, until it has answered once.
+struct Forgery {
+    forge: Forge,
+    done: mpsc::Sender<()>,
+}
+
+impl fmt::Debug for Forgery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forgery").finish_non_exhaustive()
+    }
+}
 
 /// A running relay; dropping it stops it.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
     shared: Arc<Shared>,
-    rebinds: mpsc::Sender<Rebind>,
+    commands: mpsc::Sender<Command>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -145,8 +168,8 @@ impl Relay {
             state: Mutex::new(state),
             stop: Stop::new()?,
         });
-        let (rebinds, commands) = mpsc::channel();
-        let worker = Worker::open(&config, Arc::clone(&shared), commands)?;
+        let (commands, asked) = mpsc::channel();
+        let worker = Worker::open(&config, Arc::clone(&shared), asked)?;
         let address = worker.address()?;
         let thread = thread::Builder::new()
             .name("lab-relay".into())
@@ -155,7 +178,7 @@ impl Relay {
         Ok(Self {
             address,
             shared,
-            rebinds,
+            commands,
             thread: Some(thread),
         })
     }
@@ -212,13 +235,46 @@ impl Relay {
     /// # Errors
     /// [`LabError::Io`] if a socket cannot be had, [`LabError::ThreadGone`] if the relay has ended by itself.
     pub fn rebind_upstream(&self) -> Result<()> {
-        let gone = || LabError::ThreadGone {
-            what: format!("relay on {}", self.address),
-        };
         let (answer, done) = mpsc::channel();
-        self.rebinds.send(answer).map_err(|_| gone())?;
+        self.command(Command::Rebind(answer))?;
+        done.recv_timeout(COMMAND_TIMEOUT)
+            .map_err(|_| self.gone())?
+    }
+
+    /// Answers a client in the target's name, which knows nothing of it: every datagram of a client is shown to `forge` as it
+    /// comes, until one is answered. It goes on to the target all the same; the answer passes by the link. Returns when it is
+    /// sent. A later forger takes the place of one that has not answered yet.
+    ///
+    /// # Errors
+    /// [`LabError::TimedOut`] if nothing was answered for 5 s, [`LabError::ThreadGone`] if the relay has ended by itself.
+    pub fn forge(
+        &self,
+        forge: impl FnMut(&[u8]) -> Option<Vec<u8>> + Send + 'static,
+    ) -> Result<()> {
+        let (done, forged) = mpsc::channel();
+        let forge = Box::new(forge);
+        self.command(Command::Forge(Forgery { forge, done }))?;
+        forged
+            .recv_timeout(COMMAND_TIMEOUT)
+            .map_err(|error| match error {
+                mpsc::RecvTimeoutError::Timeout => LabError::TimedOut {
+                    what: format!("a forged answer of the relay on {}", self.address),
+                    within: COMMAND_TIMEOUT,
+                },
+                mpsc::RecvTimeoutError::Disconnected => self.gone(),
+            })
+    }
+
+    fn command(&self, command: Command) -> Result<()> {
+        self.commands.send(command).map_err(|_| self.gone())?;
         self.shared.stop.wake();
-        done.recv_timeout(COMMAND_TIMEOUT).map_err(|_| gone())?
+        Ok(())
+    }
+
+    fn gone(&self) -> LabError {
+        LabError::ThreadGone {
+            what: format!("relay on {}", self.address),
+        }
     }
 
     /// What it has done so far.

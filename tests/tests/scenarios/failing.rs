@@ -1,4 +1,4 @@
-//! When things fail: killed providers, servers that do not answer, a NAT that forgets, two clients of one key.
+//! When things fail: killed providers, servers that do not answer, two clients of one key.
 //!
 //! Each runs for a minute at most, all side by side. Through all of it the client's control socket answers within a second.
 
@@ -9,21 +9,18 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use quell_cli::stage::End;
-use quell_lab::http::{self, Server};
 use quell_lab::load::{TcpLoad, TcpSink};
 use quell_lab::netns::Namespace;
+use quell_lab::probe;
 use quell_lab::topology::{self, FAR_PROVIDER_V4, WORLD_V4};
-use quell_lab::{content, probe};
 use quell_sim::link::LinkConfig;
 use serde_json::Value;
 
 use crate::fixture::{Outcome, World, folder, plan, trials, within};
-use crate::links::relayed;
 
 trials![
     a_killed_provider_ends_streams_cleanly_and_new_ones_pass_at_once,
     servers_that_do_not_answer_cost_no_more_than_the_schedule,
-    a_source_port_that_changes_all_the_time_carries_a_file,
     of_two_clients_with_one_key_the_newer_holds_and_the_older_does_not_fight,
 ];
 
@@ -201,46 +198,6 @@ fn unanswered(name: &str) -> Outcome {
     client.stop()?;
     drop((provider, relay));
     Ok(())
-}
-
-fn a_source_port_that_changes_all_the_time_carries_a_file() -> Outcome {
-    let link = LinkConfig {
-        delay: Duration::from_millis(2),
-        ..LinkConfig::default()
-    };
-    let (world, relay) = relayed(link)?;
-    let server = world
-        .net
-        .world
-        .run(|| Server::start(SocketAddr::new(WORLD_V4, 0)))??;
-    let (address, bytes) = (server.address(), 150 * 1024 * 1024);
-    let (mut rebinds, start) = (0, Instant::now());
-    let file = thread::scope(|scope| {
-        let client = &world.net.client;
-        let download = || http::download(address, bytes, Duration::from_secs(100));
-        let running = scope.spawn(move || client.run(download));
-        while !running.is_finished() {
-            // Each way is asked whether it is one before it may carry much (RFC 9000 §8.2): on a machine that is
-            // busy that takes longer than an idle one's millisecond.
-            thread::sleep(Duration::from_millis(200));
-            relay.rebind_upstream()?;
-            rebinds += 1;
-        }
-        let file = running.join().map_err(|_| "the download panicked")???;
-        Ok::<_, Failed>(file)
-    })?;
-    let status = prompt_status(&world.client)?;
-    println!(
-        "150 MiB through {rebinds} source ports in {:?}: {} dials, {} sessions, {} resumed",
-        start.elapsed(),
-        status["dials"],
-        status["sessions"],
-        status["resumes"],
-    );
-    assert_eq!(file.sha256, content::sha256(bytes));
-    assert!(rebinds >= 5, "the ports hardly changed");
-    assert_eq!(count(&status, "sessions"), 1, "{status}");
-    world.finish()
 }
 
 fn of_two_clients_with_one_key_the_newer_holds_and_the_older_does_not_fight() -> Outcome {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use quell_cli::stage::Plan;
 use quell_lab::http::{self, Server};
 use quell_lab::relay::{Relay, RelayConfig};
 use quell_lab::topology::{Routed, WORLD_V4};
@@ -23,6 +24,14 @@ const ROUTER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 254));
 
 /// A relay in the router, each way with `link`, through which the client dials.
 pub(crate) fn relayed(link: LinkConfig) -> Result<(World, Relay), Failed> {
+    relayed_with(link, |_, _| Ok(()))
+}
+
+/// As [`relayed`], after `change` had its way with network and plan.
+pub(crate) fn relayed_with(
+    link: LinkConfig,
+    change: impl FnOnce(&Routed, &mut Plan) -> Outcome,
+) -> Result<(World, Relay), Failed> {
     let mut relay = None;
     let world = World::with(1_500, |net: &Routed, plan| {
         let mut config = RelayConfig::new(SocketAddr::new(ROUTER, 0), plan.listen);
@@ -30,7 +39,7 @@ pub(crate) fn relayed(link: LinkConfig) -> Result<(World, Relay), Failed> {
         let started = net.router.run(|| Relay::start(config))??;
         plan.dial = started.address();
         relay = Some(started);
-        Ok(())
+        change(net, plan)
     })?;
     Ok((world, relay.ok_or("no relay")?))
 }

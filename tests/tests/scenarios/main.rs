@@ -25,7 +25,9 @@ mod hostile;
 mod killed;
 mod links;
 mod mtu;
+mod ports;
 mod refused;
+mod resets;
 mod stopped;
 
 use std::num::NonZero;
@@ -63,7 +65,9 @@ fn main() -> ExitCode {
         killed::trials(),
         links::trials(),
         mtu::trials(),
+        ports::trials(),
         refused::trials(),
+        resets::trials(),
         stopped::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()

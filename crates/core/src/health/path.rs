@@ -26,6 +26,12 @@
 //! answer. A path that carries nothing else asks with a PING when nothing came for
 //! a while, and an overdue answer counts like a lane's silence.
 //!
+//! A client asks, too, when what was coming in stops. It may be over; or a router on
+//! the way gave the client another port, and the provider goes on sending to the old
+//! one. It cannot know better before the client speaks, and a client that only
+//! receives has nothing to say until its keepalive. One question for each
+//! [`FED_PACKETS`] at most: what comes a packet at a time is not doubled by it.
+//!
 //! *Dead*: PINGs are answered, what is resent never arrives, three times over at
 //! least 3 s. *Gone*: no progress for `ack_timeout`, when all that was under way has
 //! been given up. Either way the session is worth nothing and its owner ends it; a
@@ -48,6 +54,12 @@ const RTT_MEMORY: Duration = Duration::from_secs(10);
 /// How much longer than the client a provider waits for a session that is silent
 /// (DESIGN §4, RESUME).
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Packets that come in before a client asks what became of the next.
+///
+/// 16: a question and its answer are a small part of as many packets, and a download
+/// has more than that in its first tenth of a second.
+const FED_PACKETS: u32 = 16;
 
 /// What left the carrier's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,8 +141,11 @@ pub(crate) struct PathHealth {
     unheard_since: Option<Instant>,
     /// Since when something unanswered has met no progress.
     stuck_since: Option<Instant>,
-    /// When the first DGRAM left after the last inbound frame.
-    dgram_since: Option<Instant>,
+    /// When the first DGRAM left after the last inbound frame, or that frame came, if many
+    /// did.
+    unsure_since: Option<Instant>,
+    /// Packets that came in since the last PING.
+    fed: u32,
     /// When the PING that is unanswered left.
     ping_at: Option<Instant>,
     /// A PING was asked for and has not left.
@@ -167,7 +182,8 @@ impl PathHealth {
             interval_max: lane.max_resend_interval,
             unheard_since: None,
             stuck_since: None,
-            dgram_since: None,
+            unsure_since: None,
+            fed: 0,
             ping_at: None,
             asking: false,
             row: 0,
@@ -193,7 +209,7 @@ impl PathHealth {
         self.suspended = true;
         self.rtt = self.rtt_unknown.clone();
         self.rtt_max = RecentMax::default();
-        (self.unheard_since, self.dgram_since) = (None, None);
+        (self.unheard_since, self.unsure_since, self.fed) = (None, None, 0);
         (self.ping_at, self.asking, self.row) = (None, false, 0);
         (self.stall, self.prompted_at) = (None, None);
         self.dead = DeadRounds::default();
@@ -213,12 +229,12 @@ impl PathHealth {
     pub(crate) fn on_departed(&mut self, what: Departed, now: Instant) {
         match what {
             Departed::Dgram => {
-                self.dgram_since.get_or_insert(now);
+                self.unsure_since.get_or_insert(now);
                 return;
             }
             Departed::Ping => {
                 self.ping_at = Some(now);
-                self.asking = false;
+                (self.asking, self.fed) = (false, 0);
             }
             Departed::Resend => self.dead.resent = true,
             Departed::Pack => {}
@@ -227,9 +243,16 @@ impl PathHealth {
         self.stuck_since.get_or_insert(now);
     }
 
+    /// A packet of the other end's came in.
+    pub(crate) fn on_fed(&mut self) {
+        if self.role == Role::Client {
+            self.fed = self.fed.saturating_add(1);
+        }
+    }
+
     /// A frame came in; `unacked`: packs wait for an acknowledgement.
     pub(crate) fn on_heard(&mut self, unacked: bool, now: Instant) -> Change {
-        self.dgram_since = None;
+        self.unsure_since = (self.fed >= FED_PACKETS).then_some(now);
         self.row = 0;
         self.unheard_since = self.is_open(unacked).then_some(now);
         Change {
@@ -389,7 +412,7 @@ impl PathHealth {
         if let Some(at) = self.ping_at {
             return at.checked_add(doubled(pto, self.row, self.interval_max.max(pto)));
         }
-        self.dgram_since?
+        self.unsure_since?
             .checked_add(self.config.ask_after_min.max(pto))
     }
 

@@ -54,8 +54,12 @@ impl Path {
         now: Instant,
     ) -> Result<(), Violation> {
         match frame {
-            Frame::Dgram(packet) => self.receive(datagram.slice_ref(packet)),
+            Frame::Dgram(packet) => {
+                self.health.on_fed();
+                self.receive(datagram.slice_ref(packet));
+            }
             Frame::Pack(pack) => {
+                self.health.on_fed();
                 let data = datagram.slice_ref(pack.data);
                 self.receiver(pack.lane).handle_pack(&pack, data, now)?;
             }

@@ -245,6 +245,41 @@ fn a_rebind_changes_the_source_port_and_keeps_the_flow() {
 }
 
 #[test]
+fn a_forger_answers_once_in_the_targets_name_and_nothing_is_held_back() {
+    let (echo, relay) = echo_behind(|_| {});
+    let client = socket_to(relay.address());
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&shown);
+    thread::scope(|scope| {
+        let forged = scope.spawn(|| {
+            relay.forge(move |datagram| {
+                seen.lock().push(datagram.to_vec());
+                datagram.starts_with(b"b").then(|| b"forged".to_vec())
+            })
+        });
+        let mut buffer = [0; 16];
+        let mut ask = |word: &[u8]| {
+            client.send(word).unwrap();
+            let len = client.recv(&mut buffer).unwrap();
+            buffer[..len].to_vec()
+        };
+        // The forger is at work once it was shown something.
+        while shown.lock().is_empty() {
+            assert_eq!(ask(b"a"), b"a");
+        }
+        assert_eq!(ask(b"b"), b"forged");
+        forged.join().unwrap().unwrap();
+        assert_eq!(ask(b"b2"), b"b", "the answer of the target itself");
+    });
+    let mut buffer = [0; 16];
+    let len = client.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"b2", "it answered once");
+    let stats = relay.stats();
+    assert_eq!(echo.echoed(), stats.up.sent);
+    assert_eq!(shown.lock().last().unwrap(), b"b");
+}
+
+#[test]
 fn a_target_that_refuses_is_counted_and_the_relay_lives_on() {
     let closed = UdpSocket::bind(any()).unwrap().local_addr().unwrap();
     let relay = Relay::start(RelayConfig::new(any(), closed)).unwrap();

@@ -1,8 +1,8 @@
 //! The relay's thread.
 //!
-//! A turn: new ports if asked for, then all datagrams that are due, then sleep until the next is due or something is
-//! readable, then what is readable. A turn reads at most [`BATCH`] datagrams a socket and sends at most [`BATCH`] a link, so
-//! that neither direction starves the other; what is left makes the next sleep end at once.
+//! A turn: what was asked for (new ports, a forger), then all datagrams that are due, then sleep until the next is due or
+//! something is readable, then what is readable. A turn reads at most [`BATCH`] datagrams a socket and sends at most
+//! [`BATCH`] a link, so that neither direction starves the other; what is left makes the next sleep end at once.
 //!
 //! Clients are never forgotten while the relay lives: a test's flows are few, and a client that comes back after an hour of
 //! silence must meet the same source port, or else the relay would do by itself what `rebind_upstream` is for.
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use nix::sys::prctl;
 use quell_sim::link::Link;
 
-use super::{Rebind, RelayConfig, Shared, State};
+use super::{Command, Forgery, RelayConfig, Shared, State};
 use crate::error::{Context, Result};
 use crate::stop::wait_readable;
 
@@ -39,7 +39,8 @@ pub(super) struct Worker {
     target: SocketAddr,
     clients_max: usize,
     shared: Arc<Shared>,
-    rebinds: Receiver<Rebind>,
+    commands: Receiver<Command>,
+    forgery: Option<Forgery>,
     /// A client's number is its place here.
     flows: Vec<Flow>,
     numbers: HashMap<SocketAddr, usize>,
@@ -52,7 +53,7 @@ impl Worker {
     pub(super) fn open(
         config: &RelayConfig,
         shared: Arc<Shared>,
-        rebinds: Receiver<Rebind>,
+        commands: Receiver<Command>,
     ) -> Result<Self> {
         let listener =
             UdpSocket::bind(config.listen).context(|| format!("relay on {}", config.listen))?;
@@ -62,7 +63,8 @@ impl Worker {
             target: config.target,
             clients_max: config.clients_max,
             shared,
-            rebinds,
+            commands,
+            forgery: None,
             flows: Vec::new(),
             numbers: HashMap::new(),
             buffer: vec![0; 1 << 16],
@@ -79,7 +81,7 @@ impl Worker {
         let _coarse = prctl::set_timerslack(1);
         while !self.shared.stop.is_asked() {
             self.shared.stop.clear();
-            self.rebind();
+            self.obey();
             let sleep = self.deliver();
             match self.wait(sleep) {
                 Ok(ready) => self.read(&ready),
@@ -91,22 +93,42 @@ impl Worker {
         }
     }
 
-    fn rebind(&mut self) {
-        while let Ok(answer) = self.rebinds.try_recv() {
-            let fresh: io::Result<Vec<_>> = self
-                .flows
-                .iter()
-                .map(|_| open_upstream(self.target))
-                .collect();
-            let done = fresh
-                .context(|| format!("new relay sockets towards {}", self.target))
-                .map(|fresh| {
-                    for (flow, upstream) in self.flows.iter_mut().zip(fresh) {
-                        flow.upstream = upstream;
-                    }
-                });
-            let _gone = answer.send(done);
+    fn obey(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Rebind(answer) => {
+                    let _gone = answer.send(self.rebind());
+                }
+                Command::Forge(forgery) => self.forgery = Some(forgery),
+            }
         }
+    }
+
+    fn rebind(&mut self) -> Result<()> {
+        let fresh: io::Result<Vec<_>> = self
+            .flows
+            .iter()
+            .map(|_| open_upstream(self.target))
+            .collect();
+        let fresh = fresh.context(|| format!("new relay sockets towards {}", self.target))?;
+        for (flow, upstream) in self.flows.iter_mut().zip(fresh) {
+            flow.upstream = upstream;
+        }
+        Ok(())
+    }
+
+    /// Lets the forger answer the datagram of `len` bytes that lies in the buffer.
+    fn forge(&mut self, len: usize, client: SocketAddr) {
+        let Some(forgery) = &mut self.forgery else {
+            return;
+        };
+        let Some(answer) = (forgery.forge)(&self.buffer[..len]) else {
+            return;
+        };
+        let sent = self.listener.send_to(&answer, client);
+        let _gone = forgery.done.send(());
+        self.forgery = None;
+        self.count_errors(u64::from(sent.is_err()));
     }
 
     /// Sends what is due. Returns how long nothing else will be; `None`: nothing is in flight.
@@ -162,6 +184,7 @@ impl Worker {
             let Ok((len, client)) = self.listener.recv_from(&mut self.buffer) else {
                 break;
             };
+            self.forge(len, client);
             match self.number_of(client) {
                 Some(number) => self
                     .batch

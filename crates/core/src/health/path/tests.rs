@@ -49,6 +49,55 @@ fn a_path_that_owes_nothing_is_well_for_ever() {
     assert_eq!(health.poll_timeout(false), None);
 }
 
+fn feed(health: &mut PathHealth, packets: u32, now: Instant) {
+    for _ in 0..packets {
+        health.on_fed();
+        health.on_heard(false, now);
+    }
+}
+
+#[test]
+fn a_client_whose_packets_stop_coming_asks_once_for_each_sixteen() {
+    let (mut health, t0) = well();
+    feed(&mut health, 15, t0);
+    assert_eq!(health.poll_timeout(false), None);
+    feed(&mut health, 1, t0 + MS);
+    let at = t0 + 251 * MS;
+    assert_eq!(health.poll_timeout(false), Some((at, "ask")));
+    // While more come, and while packs of its own ask, there is no question.
+    feed(&mut health, 1, t0 + 100 * MS);
+    assert_eq!(health.poll_timeout(true), None);
+    let at = t0 + 350 * MS;
+    assert!(!health.handle_timeout(false, at - NS).ping);
+    assert!(health.handle_timeout(false, at).ping);
+    assert!(
+        !health.handle_timeout(false, at + S).ping,
+        "it has not left"
+    );
+    health.on_departed(Departed::Ping, at + MS);
+    health.on_pong(false, at + 51 * MS);
+    health.on_heard(false, at + 51 * MS);
+    assert_eq!(health.poll_timeout(false), None);
+    feed(&mut health, 15, at + S);
+    assert_eq!(health.poll_timeout(false), None);
+    feed(&mut health, 1, at + S);
+    assert_eq!(health.poll_timeout(false), Some((at + S + 250 * MS, "ask")));
+}
+
+#[test]
+fn a_provider_and_another_connection_ask_nothing_about_what_came() {
+    let t0 = Instant::now();
+    let mut provider = measured(Role::Provider, 50 * MS, t0);
+    feed(&mut provider, 1_000, t0);
+    assert_eq!(provider.poll_timeout(false), None);
+    let (mut client, t0) = well();
+    feed(&mut client, 1_000, t0);
+    client.suspend(t0);
+    client.end_suspension();
+    client.on_heard(false, t0);
+    assert_eq!(client.poll_timeout(false), None);
+}
+
 #[test]
 fn a_stall_takes_three_timeouts_a_second_and_twice_the_largest_round_trip() {
     // A second is longest on a short path, three timeouts (of rtt + 1 + 10 ms) on a long one.
