@@ -63,6 +63,57 @@ fn a_client_is_back_within_the_cap_when_the_provider_is() {
 }
 
 #[test]
+fn a_minute_without_a_network_is_over_within_the_cap() {
+    // case B74
+    for_seeds(
+        "session::dialing::a_minute_without_a_network_is_over_within_the_cap",
+        20,
+        |seed| {
+            // The system refuses each dial at once, so the longest wait is the cap. Where dials hang
+            // instead, the quiet minute is full of them: one more comes with the next, spread over 30 s.
+            for (reach, wait) in [(Reach::Refusing, 60 * S), (Reach::Silent, 90 * S)] {
+                let mut world = World::up(WorldConfig {
+                    seed,
+                    ..WorldConfig::default()
+                });
+                world.set_reach(reach);
+                world.break_connection(0);
+                world.run_for(60 * S);
+                assert_ne!(world.client_status(0).state, "up");
+                world.set_reach(Reach::Up);
+                world.run_for(wait + S);
+                let status = world.client_status(0);
+                assert_eq!(status.state, "up", "{reach:?}: {}", status.reason);
+            }
+        },
+    );
+}
+
+#[test]
+fn no_dial_waits_for_the_end_of_a_dead_one() {
+    // case B74: nobody ever says that the session's connection or a dial that hangs has ended.
+    let mut now = Instant::now();
+    let mut client = welcomed_client(welcome(), now);
+    let mut dials = 1;
+    for _ in 0..1_000 {
+        client.on_carrier(dials, facts(1_414), now);
+        for output in client_outputs(&mut client, now) {
+            if let Output::Dial { attempt } = output {
+                dials += 1;
+                assert_eq!(attempt, dials);
+            }
+        }
+        if dials == 10 {
+            return;
+        }
+        let (at, _) = client.poll_timeout().unwrap();
+        now = now.max(at);
+        client.handle_timeout(now);
+    }
+    panic!("{dials} dials: {}", client.status(now).reason);
+}
+
+#[test]
 fn a_stable_session_resets_the_schedule_and_its_first_redial_is_spread_over_a_second() {
     // case B07
     let mut spread = Vec::new();
