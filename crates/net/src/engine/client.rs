@@ -1,5 +1,6 @@
 //! The client's engine.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -444,7 +445,7 @@ impl ClientEngine {
 
 /// Finds the provider, connects, and opens the control stream.
 async fn dial(settings: ClientSettings, attempt: u64, watch: SocketWatch) -> Dialled {
-    let remote = resolve(&settings.remote, attempt).await?;
+    let remote = resolve(&settings.remote, attempt, system_resolver).await?;
     let connecting = endpoint::connect(
         &settings.identity,
         remote,
@@ -466,17 +467,73 @@ async fn dial(settings: ClientSettings, attempt: u64, watch: SocketWatch) -> Dia
     })
 }
 
-/// The address to dial. Names are resolved anew for each dial, and one with
-/// several addresses is tried address by address (case B72).
-async fn resolve(remote: &str, attempt: u64) -> Result<SocketAddr, String> {
-    let found = tokio::net::lookup_host(remote).await;
-    let found: Vec<_> = found
-        .map_err(|error| format!("cannot find {remote}: {error}"))?
-        .collect();
-    let turn = attempt.saturating_sub(1) % (found.len() as u64).max(1);
-    let turn = usize::try_from(turn).unwrap_or(0);
-    found
-        .get(turn)
-        .copied()
-        .ok_or_else(|| format!("{remote} has no address"))
+/// The address to dial. Names are resolved anew for each dial by `look_up`, and one
+/// with several addresses is tried address by address (case B72).
+async fn resolve<F>(
+    remote: &str,
+    attempt: u64,
+    look_up: impl FnOnce(String) -> F,
+) -> Result<SocketAddr, String>
+where
+    F: Future<Output = io::Result<Vec<SocketAddr>>>,
+{
+    let found = look_up(remote.to_owned()).await;
+    let found = found.map_err(|error| format!("cannot find {remote}: {error}"))?;
+    turn(found, attempt).ok_or_else(|| format!("{remote} has no address"))
+}
+
+async fn system_resolver(remote: String) -> io::Result<Vec<SocketAddr>> {
+    Ok(tokio::net::lookup_host(remote).await?.collect())
+}
+
+/// The address whose turn it is. A resolver may turn its answer by one for each
+/// question, which would undo our own turning: so the order is ours, after the
+/// family that the system prefers.
+fn turn(mut found: Vec<SocketAddr>, attempt: u64) -> Option<SocketAddr> {
+    let preferred = found.first()?.is_ipv4();
+    found.sort_unstable_by_key(|address| (address.is_ipv4() != preferred, *address));
+    found.dedup();
+    let turn = attempt.saturating_sub(1) % found.len() as u64;
+    found.get(usize::try_from(turn).ok()?).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// Whom dials meet, by what the resolver answers each.
+    async fn dialled(answers: &[&[&str]]) -> Vec<String> {
+        let mut dialled = Vec::new();
+        for (attempt, answer) in (1..).zip(answers) {
+            let look_up = async |name| {
+                assert_eq!(name, "provider.test:1");
+                Ok(addresses(answer))
+            };
+            let address = resolve("provider.test:1", attempt, look_up).await;
+            dialled.push(address.unwrap_or_else(|words| words).to_string());
+        }
+        dialled
+    }
+
+    #[tokio::test]
+    async fn each_dial_asks_anew_and_goes_to_the_next_address() {
+        // case B72
+        const ONE: &str = "192.0.2.1:1";
+        const TWO: &str = "192.0.2.2:1";
+        const SIX: &str = "[2001:db8::1]:1";
+        assert_eq!(dialled(&[&[ONE], &[TWO]]).await, [ONE, TWO]);
+        assert_eq!(dialled(&[&[ONE, TWO], &[ONE, TWO]]).await, [ONE, TWO]);
+        // The resolver turns its answer as we turn ours.
+        assert_eq!(dialled(&[&[ONE, TWO], &[TWO, ONE]]).await, [ONE, TWO]);
+        // The family that the system prefers has the first turn.
+        let both: &[_] = &[SIX, ONE, SIX];
+        assert_eq!(dialled(&[both, both, both]).await, [SIX, ONE, SIX]);
+        let none = "provider.test:1 has no address";
+        assert_eq!(dialled(&[&[ONE], &[], &[TWO]]).await, [ONE, none, TWO]);
+    }
 }
