@@ -4,15 +4,15 @@
 //! copy of the tree ──→ all named tests pass ──→ for each row: mutate, build, run one test, restore
 //! ```
 //!
-//! The copy lies in the build folder, so that a run which is killed leaves no broken source where people work; it is made
-//! anew each time, so that what is built is what was written last. What counts as killed is a named test that ran and
-//! failed, or did not end within [`TEST_TIME_MAX`]: a guard that ends a loop is proved by one that never ends. A mutant
-//! that does not compile proves nothing and is a complaint, and so is a test name that no test has.
+//! The copy lies in the build folder, so that a run which is killed leaves no broken source where people work; each run
+//! begins by making it what the tree is, so that no mutant of an earlier one is left in it. What counts as killed is a
+//! named test that ran and failed, or did not end within [`TEST_TIME_MAX`]: a guard that ends a loop is proved by one that
+//! never ends. A mutant that does not compile proves nothing and is a complaint, and so is a test name that no test has.
 //!
 //! `mutants [WORDS]` takes the rows alone whose guard, file or test holds the words. The last line is the count:
-//! `N mutants, N killed`.
+//! `N mutants, N killed`. It ends with failure if one lives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::io::Write as _;
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use quell_tests::mutants::{Mutant, TABLE, parse};
 use serde_json::Value;
 
-/// How long one test may take. The slowest of the table takes seconds.
-const TEST_TIME_MAX: Duration = Duration::from_secs(120);
+/// How long one test may take. The slowest of the table takes half a minute on a machine that has nothing else to do.
+const TEST_TIME_MAX: Duration = Duration::from_secs(300);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -84,6 +84,20 @@ fn run() -> Result<bool> {
     Ok(killed == mutants.len() && killed > 0)
 }
 
+/// All files below a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(self::files(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
 impl Lab {
     fn new(root: &Path) -> Result<Self> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
@@ -92,9 +106,6 @@ impl Lab {
             tree: scratch.join("tree"),
             build: scratch.join("build"),
         };
-        if lab.tree.exists() {
-            fs::remove_dir_all(&lab.tree)?;
-        }
         let listed = Command::new("git")
             .args([
                 "ls-files",
@@ -108,10 +119,24 @@ impl Lab {
         let listed = String::from_utf8(listed.stdout)?;
         // What git knows and is deleted here is not there to be copied.
         let there = |name: &&str| !name.is_empty() && root.join(name).is_file();
-        for name in listed.split('\0').filter(there) {
-            let to = lab.tree.join(name);
-            fs::create_dir_all(to.parent().ok_or("a file lies in a folder")?)?;
-            fs::write(to, fs::read(root.join(name))?)?;
+        let names: BTreeSet<_> = listed
+            .split('\0')
+            .filter(there)
+            .map(|name| lab.tree.join(name))
+            .collect();
+        for copy in &names {
+            let original = fs::read(root.join(copy.strip_prefix(&lab.tree)?))?;
+            // What is as it was is not built anew.
+            if fs::read(copy).ok().as_ref() != Some(&original) {
+                fs::create_dir_all(copy.parent().ok_or("a file lies in a folder")?)?;
+                fs::write(copy, original)?;
+            }
+        }
+        for copy in files(&lab.tree)?
+            .iter()
+            .filter(|copy| !names.contains(*copy))
+        {
+            fs::remove_file(copy)?;
         }
         Ok(lab)
     }
@@ -180,7 +205,10 @@ impl Lab {
         };
         cargo
             .current_dir(&self.tree)
-            .env("CARGO_TARGET_DIR", &self.build);
+            .env("CARGO_TARGET_DIR", &self.build)
+            // A build for each row, and one short test: what makes programs fast and failures readable is dear here.
+            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_DEV_DEBUG", "none");
         let output = cargo.stdin(Stdio::null()).stderr(Stdio::null()).output()?;
         let text = String::from_utf8(output.stdout)?;
         let messages: Vec<Value> = text

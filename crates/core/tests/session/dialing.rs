@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::multi::{Notice, Output};
+use quell_core::config::ClientConfig;
+use quell_core::multi::{Client, Notice, Output};
 use quell_core::path::Violation;
 use quell_sim::pair::{End, Event, Reach, Way, World, WorldConfig, for_seeds};
 use quell_wire::control::Control;
@@ -111,6 +112,37 @@ fn no_dial_waits_for_the_end_of_a_dead_one() {
         client.handle_timeout(now);
     }
     panic!("{dials} dials: {}", client.status(now).reason);
+}
+
+#[test]
+fn dials_that_wait_for_the_same_room_do_not_come_together() {
+    //
+    let start = Instant::now();
+    let next_dial = |seed| {
+        let config = ClientConfig::default();
+        let quiet_bytes = config.quiet.quiet_bytes;
+        let mut client = Client::new(config, "test", 1_500, seed, start);
+        client_outputs(&mut client, start);
+        let now = start + 100 * S;
+        client.on_wire(quiet_bytes, now);
+        client.on_closed(1, "refused", now);
+        client_outputs(&mut client, now);
+        let (due, _) = client.poll_timeout().unwrap();
+        client.handle_timeout(due);
+        let said = client_outputs(&mut client, due);
+        assert!(said.is_empty(), "{said:?}");
+        let reason = client.status(due).reason;
+        assert!(reason.contains("room under the quiet ceiling"), "{reason}");
+        client.poll_timeout().unwrap().0 - start
+    };
+    let dials: Vec<_> = (0..40).map(next_dial).collect();
+    // What left in the second 100 counts up to the second 160; then half a minute is theirs.
+    let (first, last) = (dials.iter().min().unwrap(), dials.iter().max().unwrap());
+    assert!(
+        *first >= 160 * S && *last <= 191 * S,
+        "{first:?} to {last:?}"
+    );
+    assert!(*last - *first > 20 * S, "a herd: {dials:?}");
 }
 
 #[test]

@@ -515,7 +515,7 @@ mod tests {
                 Ok(addresses(answer))
             };
             let address = resolve("provider.test:1", attempt, look_up).await;
-            dialled.push(address.unwrap_or_else(|words| words).to_string());
+            dialled.push(address.map_or_else(|words| words, |address| address.to_string()));
         }
         dialled
     }
