@@ -1,1 +1,3 @@
-//! Shared pieces of the scenarios.
+//! Shared pieces of the scenarios, of the structure tests and of the runner of mutants.
+
+pub mod mutants;

@@ -5,6 +5,7 @@
 //! | `defaults` | the page of all defaults |
 //! | `graph` | which crate may depend on which, where the named libraries stand, lints, the dependency table |
 //! | `limits` | sizes of files and functions, a doc on each file |
+//! | `mutants` | the table guard → test that fails without it |
 //! | `words` | what may not be said: clocks in the core, stubs, unsafe code |
 //! | `requirements` | the table requirement → test |
 //! | `source` | the files as text, and Rust text without comments and literals |
@@ -17,6 +18,7 @@
 mod defaults;
 mod graph;
 mod limits;
+mod mutants;
 mod requirements;
 mod source;
 mod words;

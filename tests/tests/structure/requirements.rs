@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 
 use super::source::{Source, line_of, read, tree, words};
 
-const LIST: &str = "docs/REQUIREMENTS.md";
+pub(super) const LIST: &str = "docs/REQUIREMENTS.md";
 const TABLE: &str = "docs/requirement-tests.md";
 
 /// The rows of every table whose first cell is a requirement: its name, and the cells behind it.
-fn rows(text: &str) -> Vec<(String, Vec<String>)> {
+pub(super) fn rows(text: &str) -> Vec<(String, Vec<String>)> {
     let cells = |line: &str| -> Vec<String> {
         let inner = line.trim().trim_start_matches('|').trim_end_matches('|');
         inner
@@ -40,7 +40,7 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The function with the comments and attributes right above it, as text.
-fn function<'t>(source: &'t Source, name: &str) -> Option<&'t str> {
+pub(super) fn function<'t>(source: &'t Source, name: &str) -> Option<&'t str> {
     let head = format!("fn {name}");
     let at = words(&source.code, &head).next()?;
     let opens = at + source.code[at..].find('{')?;

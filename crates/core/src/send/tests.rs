@@ -8,6 +8,7 @@ mod golden;
 mod health;
 mod losses;
 mod random;
+mod resume;
 mod rules;
 
 use std::cell::{Cell, RefCell};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::multi::{Notice, Output};
+use quell_core::config::ClientConfig;
+use quell_core::multi::{Client, Notice, Output};
 use quell_core::path::Violation;
 use quell_sim::pair::{End, Event, Reach, Way, World, WorldConfig, for_seeds};
 use quell_wire::control::Control;
@@ -60,6 +61,88 @@ fn a_client_is_back_within_the_cap_when_the_provider_is() {
     world.set_reach(Reach::Up);
     world.run_for(60 * S + 15 * S);
     assert_eq!(world.client_status(0).state, "up");
+}
+
+#[test]
+fn a_minute_without_a_network_is_over_within_the_cap() {
+    // case B74
+    for_seeds(
+        "session::dialing::a_minute_without_a_network_is_over_within_the_cap",
+        20,
+        |seed| {
+            // The system refuses each dial at once, so the longest wait is the cap. Where dials hang
+            // instead, the quiet minute is full of them: one more comes with the next, spread over 30 s.
+            for (reach, wait) in [(Reach::Refusing, 60 * S), (Reach::Silent, 90 * S)] {
+                let mut world = World::up(WorldConfig {
+                    seed,
+                    ..WorldConfig::default()
+                });
+                world.set_reach(reach);
+                world.break_connection(0);
+                world.run_for(60 * S);
+                assert_ne!(world.client_status(0).state, "up");
+                world.set_reach(Reach::Up);
+                world.run_for(wait + S);
+                let status = world.client_status(0);
+                assert_eq!(status.state, "up", "{reach:?}: {}", status.reason);
+            }
+        },
+    );
+}
+
+#[test]
+fn no_dial_waits_for_the_end_of_a_dead_one() {
+    // case B74: nobody ever says that the session's connection or a dial that hangs has ended.
+    let mut now = Instant::now();
+    let mut client = welcomed_client(welcome(), now);
+    let mut dials = 1;
+    for _ in 0..1_000 {
+        client.on_carrier(dials, facts(1_414), now);
+        for output in client_outputs(&mut client, now) {
+            if let Output::Dial { attempt } = output {
+                dials += 1;
+                assert_eq!(attempt, dials);
+            }
+        }
+        if dials == 10 {
+            return;
+        }
+        let (at, _) = client.poll_timeout().unwrap();
+        now = now.max(at);
+        client.handle_timeout(now);
+    }
+    panic!("{dials} dials: {}", client.status(now).reason);
+}
+
+#[test]
+fn dials_that_wait_for_the_same_room_do_not_come_together() {
+    //
+    let start = Instant::now();
+    let next_dial = |seed| {
+        let config = ClientConfig::default();
+        let quiet_bytes = config.quiet.quiet_bytes;
+        let mut client = Client::new(config, "test", 1_500, seed, start);
+        client_outputs(&mut client, start);
+        let now = start + 100 * S;
+        client.on_wire(quiet_bytes, now);
+        client.on_closed(1, "refused", now);
+        client_outputs(&mut client, now);
+        let (due, _) = client.poll_timeout().unwrap();
+        client.handle_timeout(due);
+        let said = client_outputs(&mut client, due);
+        assert!(said.is_empty(), "{said:?}");
+        let reason = client.status(due).reason;
+        assert!(reason.contains("room under the quiet ceiling"), "{reason}");
+        client.poll_timeout().unwrap().0 - start
+    };
+    let dials: Vec<_> = (0..40).map(next_dial).collect();
+    // What left in the second 100 counts up to the second 160; then half a minute is theirs.
+    let (first, last) = (dials.iter().min().unwrap(), dials.iter().max().unwrap());
+    assert!(
+        *first >= 160 * S && *last <= 191 * S,
+        "{first:?} to {last:?}"
+    );
+    assert!(*last - *first > 20 * S, "a herd: {dials:?}");
 }
 
 #[test]

@@ -6,9 +6,11 @@
 
 mod admission;
 mod budget;
+mod clock;
 mod common;
 mod dialing;
 mod drain;
+mod endurance;
 mod greeting;
 mod hostile;
 mod lanes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quell_core::drops::DropReason;
 use quell_packet::build::{Header, Segment};
-use quell_sim::pair::{End, Reach, Way, World, WorldConfig};
+use quell_sim::pair::{End, Event, Reach, Way, World, WorldConfig};
 use quell_wire::registry::ErrorCode;
 
 use crate::common::*;
@@ -321,6 +321,38 @@ fn a_stalled_path_stops_its_lanes_timers() {
     assert!(silences.is_some(), "before the stall they spoke");
     world.run_for(20 * S);
     assert_eq!(world.wakes().get("silence").copied(), silences);
+}
+
+/// What people were told.
+fn notices(events: &[(Duration, Event)]) -> usize {
+    let told = |(_, event): &&(Duration, Event)| matches!(event, Event::Notice(..));
+    events.iter().filter(told).count()
+}
+
+#[test]
+fn a_roam_of_a_second_and_a_half_keeps_the_session_and_two_seconds_are_no_verdict() {
+    // case B71
+    for (away, heals) in [(1_500 * MS, true), (2 * S, false)] {
+        let mut world = warm();
+        world.set_blackhole(Way::Both, true);
+        offer(&mut world, 1_000, away);
+        let events = world.take_events();
+        assert_eq!((closes(&events), notices(&events)), (vec![], 0));
+        if !heals {
+            continue;
+        }
+        world.set_blackhole(Way::Both, false);
+        world.run_for(10 * S);
+        let events = world.take_events();
+        assert_eq!((closes(&events), notices(&events)), (vec![], 0));
+        let status = world.client_status(0);
+        assert_eq!(
+            (status.state, status.dials, status.sessions, status.resumes),
+            ("up", 1, 1, 0)
+        );
+        let send = status.path.unwrap().flow.send;
+        assert_eq!((send.in_flight, send.given_up()), (0, 0));
+    }
 }
 
 /// A hundred flows of TCP, a packet of each.

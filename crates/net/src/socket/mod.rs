@@ -7,7 +7,9 @@
 //! `WouldBlock`. A network that is away for a moment (ENETUNREACH), a full queue
 //! (ENOBUFS), a packet larger than the interface takes (EMSGSIZE), a device that
 //! cannot segment (EIO) end none of ours; see [`sending`], and the rules in
-//! [`quell_core::health::refusal`].
+//! [`quell_core::health::refusal`]. An EIO for the ECN mark itself, which Android is
+//! known for (case B51), is an error that lasts: only for EINVAL does quinn leave the
+//! mark away. Datagrams are lost, the connection stays, and the dial ends in its time.
 //!
 //! *Tells*: the engine waits for departures, because little may stand in quinn's
 //! queue at a time and quinn says nothing when it empties.

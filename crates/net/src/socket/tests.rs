@@ -225,6 +225,7 @@ async fn refusals_that_pass_cost_a_connection_nothing() {
 
 #[tokio::test]
 async fn refusals_that_last_end_no_connection() {
+    // case B51, case B74
     for errno in [Errno::ENETUNREACH, Errno::EMSGSIZE, Errno::EIO] {
         let (from, to, watch, _endpoints) = pair().await;
         watch.faults.0.lock().all = Some(errno);
