@@ -18,7 +18,12 @@ use crate::common::*;
 
 /// The nonce of the only PING in the only output.
 fn question(said: &[Output]) -> u64 {
-    let [Output::Datagram(datagram)] = said else {
+    let [
+        Output::Datagram {
+            bytes: datagram, ..
+        },
+    ] = said
+    else {
         panic!("one question and nothing else: {said:?}");
     };
     match Frames::new(datagram).next() {
@@ -30,7 +35,7 @@ fn question(said: &[Output]) -> u64 {
 fn answer(client: &mut Client, nonce: u64, now: Instant) {
     let mut pong = BytesMut::new();
     Pong { nonce }.write(&mut pong);
-    client.handle_datagram(1, &pong.freeze(), now);
+    client.handle_datagram(EXIT, 1, &pong.freeze(), now);
 }
 
 /// Takes what is due until nothing is, as a driver does; a timer that never rests is a failure.
@@ -39,7 +44,7 @@ fn due(client: &mut Client, now: Instant) -> Vec<Output> {
     for _ in 0..100 {
         said.extend(client_outputs(client, now));
         // What was handed over left.
-        client.on_carrier(client.status(now).dials, facts(1_414), now);
+        client.on_carrier(EXIT, client.status(now).dials, facts(1_414), now);
         said.extend(client_outputs(client, now));
         if client.poll_timeout().is_none_or(|(at, _)| at > now) {
             return said;
@@ -52,16 +57,16 @@ fn due(client: &mut Client, now: Instant) -> Vec<Output> {
 /// A client that is up and whose first question was answered.
 fn idle(now: Instant) -> Client {
     let mut client = lone_client(now);
-    client.on_connected(1, now);
-    client.on_carrier(1, facts(1_414), now);
-    client.handle_control(1, &on_stream(&Control::Welcome(welcome())), now);
+    client.on_connected(EXIT, 1, now);
+    client.on_carrier(EXIT, 1, facts(1_414), now);
+    client.handle_control(EXIT, 1, &on_stream(&Control::Welcome(welcome())), now);
     let said = client_outputs(&mut client, now);
     let first: Vec<_> = said
         .into_iter()
-        .filter(|output| matches!(output, Output::Datagram(_)))
+        .filter(|output| matches!(output, Output::Datagram { bytes: _, .. }))
         .collect();
     answer(&mut client, question(&first), now);
-    client.on_carrier(1, facts(1_414), now);
+    client.on_carrier(EXIT, 1, facts(1_414), now);
     assert_eq!(client_outputs(&mut client, now), []);
     client
 }
@@ -103,8 +108,16 @@ fn a_question_that_was_open_when_the_clock_jumped_ends_the_session_once_and_the_
     let now = asked + 30 * 60 * S;
     let said = due(&mut client, now);
     let count = |is: fn(&Output) -> bool| said.iter().filter(|output| is(output)).count();
-    let closes = count(|output| matches!(output, Output::Close(_)));
-    let downs = count(|output| matches!(output, Output::Notice(Notice::Down { .. })));
+    let closes = count(|output| matches!(output, Output::Close { .. }));
+    let downs = count(|output| {
+        matches!(
+            output,
+            Output::Notice {
+                notice: Notice::Down { .. },
+                ..
+            }
+        )
+    });
     let dials = count(|output| matches!(output, Output::Dial { .. }));
     assert_eq!((closes, downs, dials), (1, 1, 0), "{said:?}");
     let (at, why) = client.poll_timeout().unwrap();
@@ -130,8 +143,11 @@ fn an_hour_inside_a_dial_ends_that_dial_alone() {
     for attempt in 1..=3 {
         let said = due(&mut client, now);
         let [
-            Output::Close(_),
-            Output::Notice(Notice::DialFailed { failures, .. }),
+            Output::Close { .. },
+            Output::Notice {
+                notice: Notice::DialFailed { failures, .. },
+                ..
+            },
         ] = &said[..]
         else {
             panic!("{said:?}");
@@ -156,7 +172,16 @@ fn an_hour_inside_a_probe_is_one_failure_of_the_gate_and_one_probe_follows() {
     let mut client = Client::new(ClientConfig::default(), "test", 1_500, 7, start);
     let mut now = start;
     let mut dials = 0;
-    while client.status(now).dial_gate.unwrap().state != GateState::Probing {
+    while client
+        .status(now)
+        .main()
+        .unwrap()
+        .dial_gate
+        .clone()
+        .unwrap()
+        .state
+        != GateState::Probing
+    {
         due(&mut client, now);
         now = client.poll_timeout().unwrap().0;
         dials += 1;
@@ -167,10 +192,16 @@ fn an_hour_inside_a_probe_is_one_failure_of_the_gate_and_one_probe_follows() {
     due(&mut client, now);
     let status = client.status(now);
     assert_eq!((status.state, status.dials), ("waiting", dials));
-    assert_eq!(status.dial_gate.unwrap().state, GateState::Backoff);
+    assert_eq!(
+        status.main().unwrap().dial_gate.clone().unwrap().state,
+        GateState::Backoff
+    );
     (now, _) = client.poll_timeout().unwrap();
     due(&mut client, now);
     let status = client.status(now);
     assert_eq!((status.state, status.dials), ("dialing", dials + 1));
-    assert_eq!(status.dial_gate.unwrap().state, GateState::Probing);
+    assert_eq!(
+        status.main().unwrap().dial_gate.clone().unwrap().state,
+        GateState::Probing
+    );
 }

@@ -97,9 +97,9 @@ fn no_dial_waits_for_the_end_of_a_dead_one() {
     let mut client = welcomed_client(welcome(), now);
     let mut dials = 1;
     for _ in 0..1_000 {
-        client.on_carrier(dials, facts(1_414), now);
+        client.on_carrier(EXIT, dials, facts(1_414), now);
         for output in client_outputs(&mut client, now) {
-            if let Output::Dial { attempt } = output {
+            if let Output::Dial { attempt, .. } = output {
                 dials += 1;
                 assert_eq!(attempt, dials);
             }
@@ -125,7 +125,7 @@ fn dials_that_wait_for_the_same_room_do_not_come_together() {
         client_outputs(&mut client, start);
         let now = start + 100 * S;
         client.on_wire(quiet_bytes, now);
-        client.on_closed(1, "refused", now);
+        client.on_closed(EXIT, 1, "refused", now);
         client_outputs(&mut client, now);
         let (due, _) = client.poll_timeout().unwrap();
         client.handle_timeout(due);

@@ -18,7 +18,7 @@ use crate::common::*;
 
 /// What lives in the world, by kind.
 fn live_items(world: &World) -> [u64; 7] {
-    let client = world.client_status(0).path.unwrap_or_default();
+    let client = world.client_status(0).path().cloned().unwrap_or_default();
     let provider = world.provider_status();
     let far = provider.sessions.first().map(|session| &session.path);
     let far = far.cloned().unwrap_or_default();
@@ -133,7 +133,7 @@ fn a_day_without_a_control_plane_costs_what_flows_nothing_and_holds_nothing() {
     assert!(asked <= kinds * (24 * 60 + 40), "asked {asked} times");
     let client = world.client_status(0);
     assert_eq!((client.state, client.dials, client.sessions), ("up", 1, 1));
-    let flow = client.path.unwrap().flow.send;
+    let flow = client.path().unwrap().flow.send;
     assert_eq!((flow.first_sends, flow.given_up()), (24 * 60 * 20, 0));
 }
 
@@ -160,7 +160,7 @@ fn a_peer_that_fails_for_a_week_stays_small_and_costs_its_neighbour_nothing() {
             (1..=90).contains(&in_this_hour),
             "{in_this_hour} dials in hour {hour}"
         );
-        assert_eq!((status.sessions, status.path), (0, None));
+        assert_eq!((status.sessions, status.path()), (0, None));
         assert!(status.reason.len() < 300, "{}", status.reason);
         assert_eq!((provider.sessions.len(), provider.refused.len()), (1, 1));
         assert!(world.connections() <= 2, "{}", world.connections());

@@ -350,7 +350,7 @@ fn a_roam_of_a_second_and_a_half_keeps_the_session_and_two_seconds_are_no_verdic
             (status.state, status.dials, status.sessions, status.resumes),
             ("up", 1, 1, 0)
         );
-        let send = status.path.unwrap().flow.send;
+        let send = status.path().unwrap().clone().flow.send;
         assert_eq!((send.in_flight, send.given_up()), (0, 0));
     }
 }
