@@ -316,6 +316,20 @@ impl World {
         self.exits[exit].provider.is_some()
     }
 
+    /// Whether the provider is about to stop, or has stopped.
+    #[must_use]
+    pub fn is_draining(&self, exit: usize) -> bool {
+        let provider = self.exits[exit].provider.as_ref();
+        provider.is_some_and(Provider::is_draining)
+    }
+
+    /// Forgets what became of users' connections: for runs of days.
+    pub fn forget_users(&mut self) {
+        if self.users.iter().all(|user| !user.is_asking()) {
+            self.users.clear();
+        }
+    }
+
     /// The provider is told to stop, and says so.
     pub fn drain_provider(&mut self, exit: usize) {
         let now = self.now;

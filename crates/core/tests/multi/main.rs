@@ -3,3 +3,4 @@
 
 mod failover;
 mod race;
+mod swarm;
