@@ -97,6 +97,36 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
+/// What a change of whole words does to every checksum over them: RFC 1624 equation 3 for any number of words at once.
+///
+/// The words must stand at an even offset under the checksum, as addresses do, and as everything does that stands in an
+/// ICMP message behind its 8 bytes of header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Change(Sum);
+
+impl Change {
+    /// `new` stands where `old` stood; as many bytes, an even number of them.
+    #[must_use]
+    pub fn of(old: &[u8], new: &[u8]) -> Self {
+        let Sum(old) = Sum::new().bytes(old);
+        Self(Sum(!old).bytes(new))
+    }
+
+    /// Both changes.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        let (Self(Sum(one)), Self(Sum(other))) = (self, other);
+        Self(Sum(fold(one as u64 + other as u64)))
+    }
+
+    /// The checksum behind the change of one that stood before it.
+    #[must_use]
+    pub const fn apply(self, checksum: u16) -> u16 {
+        let Self(Sum(change)) = self;
+        Sum(fold((!checksum.to_be()) as u64 + change as u64)).finish()
+    }
+}
+
 /// Whether the upper layer's checksum is right. `None` where there is none to judge: fragments, protocols other than
 /// TCP, UDP, ICMP and ICMPv6, and a UDP datagram over IPv4 without one.
 ///

@@ -12,8 +12,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::icmp::{self, Unreachable};
 use crate::{
     Ecn, FlowKey, IcmpView, IpPacket, Ipv4View, Ipv6View, PACKET_BYTES_MAX, PacketError, Prefix,
-    TcpView, UdpView, addr, checksum, ecn, fragment, ipv4, ipv6, mss, protocol,
+    TcpView, UdpView, addr, checksum, ecn, fragment, ipv4, ipv6, mss, protocol, translate,
 };
+
+/// An address of which no packet knows.
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
+
+/// Another one of either family.
+fn stranger(v4: bool) -> IpAddr {
+    if v4 {
+        IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77))
+    } else {
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 77))
+    }
+}
 
 /// Asserts the invariants of every parser and writer of the crate over `data`.
 ///
@@ -40,6 +52,7 @@ fn packet(data: &[u8], mtu: u16) {
             upper_layers(&ip);
             clamped(&ip, mtu);
             marked(&ip);
+            translated(&ip);
             answered(&ip, mtu);
             fragmented(&ip, mtu);
         }
@@ -53,6 +66,9 @@ fn refused(data: &[u8], mtu: u16, error: PacketError) {
     let mut copy = data.to_vec();
     assert!(!mss::wants_clamp(data, mtu) && !mss::clamp(&mut copy, mtu));
     assert!(!ecn::set(&mut copy, Ecn::Ce) && !ecn::mark_ce(&mut copy));
+    for rewrite in [translate::rewrite_source, translate::rewrite_destination] {
+        assert_eq!(rewrite(&mut copy, PEER, stranger(true)), Err(error));
+    }
     assert_eq!(copy, data);
     assert_eq!(fragment::ipv4(data, mtu).err(), Some(error));
     for from in [
@@ -184,6 +200,46 @@ fn marked(ip: &IpPacket<'_>) {
             );
         }
     }
+}
+
+/// Another address on either side, the same validity, and a way back.
+fn translated(ip: &IpPacket<'_>) {
+    let (key, to) = (FlowKey::of(ip), stranger(ip.source().is_ipv4()));
+    let renamed = FlowKey { source: to, ..key };
+    renamed_to(ip, translate::rewrite_source, (key.source, to), renamed);
+    let renamed = FlowKey {
+        destination: to,
+        ..key
+    };
+    let rewrite = translate::rewrite_destination;
+    renamed_to(ip, rewrite, (key.destination, to), renamed);
+}
+
+fn renamed_to(
+    ip: &IpPacket<'_>,
+    rewrite: fn(&mut [u8], IpAddr, IpAddr) -> Result<bool, PacketError>,
+    (own, to): (IpAddr, IpAddr),
+    expected: FlowKey,
+) {
+    let mut there = ip.bytes().to_vec();
+    assert_eq!(rewrite(&mut there, own, to), Ok(own != to));
+    let Ok(after) = IpPacket::parse(&there) else {
+        panic!("translating broke the packet")
+    };
+    assert_eq!(FlowKey::of(&after), expected);
+    let valid = checksum::upper_layer_valid;
+    assert_eq!(valid(&after), valid(ip));
+    if let (IpPacket::V4(before), IpPacket::V4(after)) = (ip, after) {
+        assert_eq!(
+            before.header_checksum_valid(),
+            after.header_checksum_valid()
+        );
+    }
+    // Once translated, every checksum has the one form that its sender would have given it.
+    let mut again = there.clone();
+    assert_eq!(rewrite(&mut again, to, own), Ok(own != to));
+    assert_eq!(rewrite(&mut again, own, to), Ok(own != to));
+    assert_eq!(again, there);
 }
 
 /// What we answer is small, valid, goes to the sender, quotes the packet, and is never answered itself.

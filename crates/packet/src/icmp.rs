@@ -134,16 +134,19 @@ pub fn reported_mtu(ip: &IpPacket<'_>) -> Option<u32> {
 /// packet is no error, or when what it quotes is not the beginning of a packet of the same family.
 #[must_use]
 pub fn quoted_flow(ip: &IpPacket<'_>) -> Option<FlowKey> {
-    if !is_error(ip) {
+    let quotation = IpPacket::parse_quoted(quotation(ip)?).ok()?;
+    (ip.source().is_ipv4() == quotation.source().is_ipv4()).then(|| FlowKey::of(&quotation))
+}
+
+/// What an ICMP error quotes, as it stands in the message. `None` when the packet is no error, or an ICMPv6 redirect,
+/// whose quotation stands behind two addresses and inside an option: it speaks about a route.
+pub(crate) fn quotation<'a>(ip: &IpPacket<'a>) -> Option<&'a [u8]> {
+    let is_redirect_v6 =
+        matches!(ip, IpPacket::V6(_)) && ip.payload().first() == Some(&V6_REDIRECT);
+    if !is_error(ip) || is_redirect_v6 {
         return None;
     }
-    let quotation = IcmpView::parse(ip.payload()).ok()?.payload();
-    let quotation = match ip {
-        // A redirect's quotation stands behind two addresses and inside an option: it speaks about a route.
-        IpPacket::V6(_) if ip.payload().first() == Some(&V6_REDIRECT) => return None,
-        IpPacket::V4(_) | IpPacket::V6(_) => IpPacket::parse_quoted(quotation).ok()?,
-    };
-    (ip.source().is_ipv4() == quotation.source().is_ipv4()).then(|| FlowKey::of(&quotation))
+    Some(IcmpView::parse(ip.payload()).ok()?.payload())
 }
 
 /// The type of an ICMP message: outer `None` when the packet is no ICMP (or a later fragment, whose type is elsewhere),

@@ -27,6 +27,9 @@ pub const EXTENSIONS_MAX: usize = 8;
 /// Bytes that every IPv6 link carries (RFC 8200 §5).
 pub const MTU_MIN: u16 = 1_280;
 
+/// Where a routing header counts the stops to come.
+const SEGMENTS_LEFT_AT: usize = 3;
+
 /// A packet whose payload length and extension headers were checked against the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv6View<'a> {
@@ -53,6 +56,7 @@ struct Chain {
     protocol: u8,
     fragment: Option<FragmentHeader>,
     routed: bool,
+    en_route: bool,
 }
 
 impl<'a> Ipv6View<'a> {
@@ -168,6 +172,13 @@ impl<'a> Ipv6View<'a> {
         self.chain.routed
     }
 
+    /// Whether a routing header names stops that are still to come, so that the destination is not the last one: the
+    /// upper layer's checksum then covers another address (RFC 8200 §8.1).
+    #[must_use]
+    pub const fn is_en_route(&self) -> bool {
+        self.chain.en_route
+    }
+
     /// Where the payload stands in its datagram, in bytes.
     #[must_use]
     pub const fn fragment_offset(&self) -> u16 {
@@ -227,6 +238,7 @@ fn walk(bytes: &[u8], first: u8) -> Result<Chain, PacketError> {
         protocol: first,
         fragment: None,
         routed: false,
+        en_route: false,
     };
     for count in 0.. {
         if !protocol::is_extension(chain.protocol) {
@@ -253,7 +265,10 @@ fn walk(bytes: &[u8], first: u8) -> Result<Chain, PacketError> {
         if chain.protocol == FRAGMENT {
             chain.fragment = header.first_chunk().map(fragment_header);
         }
-        chain.routed |= chain.protocol == ROUTING;
+        if chain.protocol == ROUTING {
+            chain.routed = true;
+            chain.en_route |= header.get(SEGMENTS_LEFT_AT) != Some(&0);
+        }
         chain.header_len += length;
         chain.protocol = next;
         if chain.fragment.is_some_and(|fragment| fragment.offset != 0) {

@@ -10,7 +10,7 @@
 //! | [`tcp`], [`udp`], [`icmp`] | what follows it, and the ICMP errors that a tunnel has to send |
 //! | [`flow`] | the 5-tuple |
 //! | [`checksum`] | RFC 1071 sums, pseudo headers, RFC 1624 updates |
-//! | [`ecn`], [`mss`], [`fragment`] | the three ways in which a packet is changed |
+//! | [`ecn`], [`mss`], [`fragment`], [`translate`] | the four ways in which a packet is changed |
 //! | [`addr`] | which addresses are what, and prefixes |
 //! | [`build`] | valid packets for tests and demonstrations |
 //! | [`fuzz`] | the bodies of the fuzz targets |
@@ -37,6 +37,7 @@ pub mod mss;
 pub mod options;
 pub mod protocol;
 pub mod tcp;
+pub mod translate;
 pub mod udp;
 
 pub use addr::Prefix;

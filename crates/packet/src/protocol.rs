@@ -12,6 +12,8 @@ pub const ICMP: u8 = 1;
 pub const TCP: u8 = 6;
 /// UDP (RFC 768).
 pub const UDP: u8 = 17;
+/// DCCP (RFC 4340).
+pub const DCCP: u8 = 33;
 /// IPv6 routing header (RFC 8200 §4.4).
 pub const ROUTING: u8 = 43;
 /// IPv6 fragment header (RFC 8200 §4.5).
@@ -24,6 +26,9 @@ pub const ICMPV6: u8 = 58;
 pub const NO_NEXT_HEADER: u8 = 59;
 /// IPv6 destination options (RFC 8200 §4.6).
 pub const DESTINATION_OPTIONS: u8 = 60;
+
+/// UDP-Lite (RFC 3828).
+pub const UDP_LITE: u8 = 136;
 
 /// Whether the number names an IPv6 extension header that a view walks over to find the upper layer.
 #[must_use]
