@@ -6,10 +6,13 @@
 
 pub mod client;
 mod dial;
+mod exit_id;
+pub mod flows;
 mod guard;
 mod output;
 mod quiet;
 mod session;
 
 pub use client::Client;
+pub use exit_id::ExitId;
 pub use output::{Loss, Notice, Output};
