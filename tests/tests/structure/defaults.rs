@@ -54,11 +54,6 @@ const STRUCTS: [(&str, &str, &str); 22] = [
         "RacerConfig",
     ),
     (
-        "Which flow is where",
-        "crates/core/src/config/flows.rs",
-        "FlowsConfig",
-    ),
-    (
         "What a provider allows",
         "crates/core/src/config.rs",
         "ProviderConfig",
@@ -117,6 +112,11 @@ const STRUCTS: [(&str, &str, &str); 22] = [
         "When the uplink is in doubt",
         "crates/core/src/config/uplink_doubt.rs",
         "UplinkDoubtConfig",
+    ),
+    (
+        "How long flows are remembered",
+        "crates/core/src/config/flows.rs",
+        "FlowsConfig",
     ),
     (
         "QUIC beneath",

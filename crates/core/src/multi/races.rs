@@ -171,7 +171,10 @@ impl Client {
 
     /// Tells exits that they have lost.
     pub(super) fn close_flow_on(&mut self, key: &FlowKey, losers: &[ExitId], now: Instant) {
-        let sequence = self.flows.peek(key).and_then(|flow| flow.first_sequence());
+        let sequence = self
+            .flows
+            .peek(key)
+            .and_then(|flow| flow.track.first_sequence());
         for exit in losers {
             self.close_flow(key, *exit, sequence, now);
         }
