@@ -176,7 +176,6 @@ fn heal(world: &mut World) {
 #[test]
 fn providers_that_die_at_random_never_leave_a_client_without_exits() {
     let time = Duration::from_secs(hours() * 3_600 / SEEDS);
-    let began = Instant::now();
     for seed in 0..SEEDS {
         let policy = match seed % 2 {
             0 => ExitPolicy::Sticky,
@@ -184,5 +183,4 @@ fn providers_that_die_at_random_never_leave_a_client_without_exits() {
         };
         live_through(seed, policy, time);
     }
-    println!("{} virtual hours in {:?}", hours(), began.elapsed());
 }

@@ -149,9 +149,9 @@ fn an_idle_session_that_loses_its_connection_ends_a_minute_after_that() {
     world.set_reach(quell_sim::pair::Reach::Silent);
     world.break_connection(0);
     world.run_for(59 * S);
-    assert!(world.client_status(0).path.is_some());
+    assert!(world.client_status(0).path().is_some());
     world.run_for(2 * S);
-    assert_eq!(world.client_status(0).path, None);
+    assert_eq!(world.client_status(0).path(), None);
     assert_eq!(world.provider_status().sessions.len(), 1);
     world.run_for(5 * S);
     assert_eq!(world.provider_status().sessions, [], "5 s later");
