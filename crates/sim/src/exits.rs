@@ -69,6 +69,8 @@ struct Exit {
     delay: Duration,
     /// The connection of the current dial, at the client.
     connection: Option<u64>,
+    /// Datagrams of the client that are to be lost.
+    to_lose: u32,
 }
 
 /// What a client sends.
@@ -231,6 +233,7 @@ impl World {
             way: Way::Up,
             delay: *delay,
             connection: None,
+            to_lose: 0,
         });
         let mut world = Self {
             exits: exits.collect(),
@@ -302,6 +305,16 @@ impl World {
     /// bytes is lost with it here: their repetition is QUIC's, and not modelled.
     pub fn set_way(&mut self, exit: usize, way: Way) {
         self.exits[exit].way = way;
+    }
+
+    /// The client's next datagram to this provider is lost.
+    pub fn lose_next(&mut self, exit: usize) {
+        self.exits[exit].to_lose += 1;
+    }
+
+    /// Tells the client where its datagrams to a provider go.
+    pub fn set_underlay(&mut self, exit: usize, addresses: &[std::net::IpAddr]) {
+        self.client.on_underlay(exit_id(exit), addresses);
     }
 
     /// The provider dies without a word.

@@ -81,6 +81,10 @@ impl World {
         let Some(number) = self.exits[exit].connection else {
             return;
         };
+        if matches!(what, Up::Datagram(_)) && self.exits[exit].to_lose > 0 {
+            self.exits[exit].to_lose -= 1;
+            return;
+        }
         if self.exits[exit].way != Way::Silent {
             self.at(self.exits[exit].delay, number, Event::Up(what));
         }
