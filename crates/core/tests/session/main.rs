@@ -9,6 +9,7 @@ mod budget;
 mod common;
 mod dialing;
 mod drain;
+mod flow_close;
 mod greeting;
 mod hostile;
 mod lanes;
