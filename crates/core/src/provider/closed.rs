@@ -18,8 +18,8 @@
 //! A flow is known by its ports, so fragments behind the first pass; without the first no reader can use them. ICMP
 //! errors are of the flow that they quote, and are answered by nothing.
 //!
-//! **Bounds.** As many flows as [`closed_flows_max`](ClosedFlowsConfig::closed_flows_max), the one that was closed first
-//! goes first; one reset a flow each [`reset_interval`](ClosedFlowsConfig::reset_interval); and a client that closes
+//! **Bounds.** As many flows as [`closed_flows_max`](ClosedFlowsConfig::closed_flows_max), the one that was closed
+//! first goes first; one reset a flow each [`reset_interval`](ClosedFlowsConfig::reset_interval); and a client that closes
 //! more flows than it can have opened breaks the protocol, as one that floods PINGs does. Resets that are made here are
 //! packets of nobody: they stand in no books but [`ClosedCounters::resets`].
 
