@@ -42,8 +42,8 @@ pub struct Site {
 /// Client – router – providers – world.
 #[derive(Debug)]
 pub struct Fan {
-    // Cuts go first when this is dropped: their rules live in the router.
     /// The providers' places, in order.
+    // Dropped first: the rules of cuts live in the router.
     pub sites: Vec<Site>,
     /// The client's namespace.
     pub client: Namespace,
@@ -53,6 +53,8 @@ pub struct Fan {
     pub world: Namespace,
     /// The client's end of its link to the router.
     pub client_iface: Iface,
+    /// The router's address on that link: the client's default route.
+    pub gateway: IpAddr,
 }
 
 /// Builds client – router – `sites` providers – world, all links with the given MTU in bytes.
@@ -80,6 +82,7 @@ pub fn fan(sites: u8, mtu: u32) -> Result<Fan> {
         router,
         world,
         client_iface,
+        gateway: ROUTER_LEFT[0],
     })
 }
 
