@@ -510,7 +510,7 @@ fn why_says_what_stands_between_by_any_of_the_servers_names() {
     let _exit = folder.serve("exit.sock", json!({"role": "provider", "sessions": []}));
     let _other = folder.serve(
         "a.sock",
-        json!({"state": "up", "exits": [{}], "servers": [{"remote": "other:1"}]}),
+        json!({"state": "up", "exits": [{"state": "up"}], "servers": [{"remote": "other:1"}]}),
     );
     let _client = folder.serve("quell0.sock", waiting());
     // A killed client's.

@@ -179,6 +179,8 @@ pub struct ClientStatus {
     pub flows: FlowsStatus,
     /// What was sent over two exits.
     pub races: RaceCounters,
+    /// Why the last copy that was due was not sent, in words; empty when it was.
+    pub race_held: String,
     /// How often the pack was handed over that was handed over most, over all
     /// sessions since the start.
     pub max_sends_of_one_pack: u64,

@@ -4,7 +4,7 @@
 //! lengths and checksums are right. No input panics: a payload that does not fit the 16-bit length field is cut, and a
 //! pair of addresses of both families becomes IPv6 with the IPv4 one mapped.
 //!
-//! The packet path builds its own ICMP errors from the same parts; nothing else there makes packets.
+//! The packet path builds its own ICMP errors and TCP resets from the same parts; nothing else there makes packets.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`ip`], [`ipv4`], [`ipv6`] | the network header, IPv6 extension headers included |
 //! | [`tcp`], [`udp`], [`icmp`] | what follows it, and the ICMP errors that a tunnel has to send |
+//! | [`reset`] | the TCP resets that a tunnel has to send |
 //! | [`flow`] | the 5-tuple |
 //! | [`checksum`] | RFC 1071 sums, pseudo headers, RFC 1624 updates |
 //! | [`ecn`], [`mss`], [`fragment`], [`translate`] | the four ways in which a packet is changed |
@@ -36,6 +37,7 @@ pub mod ipv6;
 pub mod mss;
 pub mod options;
 pub mod protocol;
+pub mod reset;
 pub mod tcp;
 pub mod translate;
 pub mod udp;

@@ -173,6 +173,14 @@ impl<'a> TcpView<'a> {
         self.mss_options().next().map(|(value, _)| value)
     }
 
+    /// The number after the segment's last: SYN and FIN take one each, like a byte of payload (RFC 9293 §3.4).
+    #[must_use]
+    pub fn sequence_end(&self) -> u32 {
+        let controls = u32::from(self.is_syn()) + u32::from(self.is_fin());
+        let bytes = u32::try_from(self.payload().len()).unwrap_or(u32::MAX);
+        self.sequence().wrapping_add(bytes).wrapping_add(controls)
+    }
+
     /// The bytes behind the header.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {

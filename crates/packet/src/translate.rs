@@ -200,7 +200,7 @@ fn upper_sum(ip: &IpPacket<'_>, side: Side) -> Option<UpperSum> {
     };
     (ip.payload().len() >= at + 2).then_some(UpperSum {
         at: ip.header_len() + at,
-        optional: false,
+        optional: matches!(ip.protocol(), protocol::UDP | protocol::UDP_LITE),
     })
 }
 

@@ -146,6 +146,13 @@ fn seeds() -> Seeds {
             ..Segment::default()
         };
         let quoted = header.udp(53, 4_000, &payload);
+        // What a router answers: the quoted packet came from where the error goes.
+        let mirrored = Header {
+            source: header.destination,
+            destination: header.source,
+            ..header
+        }
+        .udp(53, 4_000, &payload);
         let time_exceeded = if header.source.is_ipv4() {
             icmp::V4_TIME_EXCEEDED
         } else {
@@ -164,6 +171,10 @@ fn seeds() -> Seeds {
                 ),
             ),
             ("error", header.icmp(time_exceeded, 0, [0; 4], &quoted)),
+            (
+                "error-mirrored",
+                header.icmp(time_exceeded, 0, [0; 4], &mirrored),
+            ),
         ] {
             seeds.insert(format!("seed-{name}-{kind}"), packet);
         }

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quell_core::config::{ClientConfig, ProviderConfig};
 use quell_core::health::Signal;
-use quell_core::multi::{Client, ExitId, ExitSettings, Notice, Output};
+use quell_core::multi::{Client, ExitId, ExitSettings, Loss, Notice, Output};
 use quell_core::path::{CarrierFacts, Violation};
 use quell_core::provider::{self, AddressPool, Provider, Roster};
 use quell_core::status::ClientStatus;
@@ -69,22 +69,36 @@ struct Exit {
     delay: Duration,
     /// The connection of the current dial, at the client.
     connection: Option<u64>,
+    /// Datagrams of the client that are to be lost.
+    to_lose: u32,
+}
+
+/// What a client sends.
+#[derive(Debug)]
+enum Up {
+    /// The first flight of a dial.
+    Initial,
+    /// The last flight: the handshake is complete at the provider.
+    Finished,
+    Control(Bytes),
+    Datagram(Bytes),
+    Closed(Violation),
+}
+
+/// What a provider sends.
+#[derive(Debug)]
+enum Down {
+    /// The answer to a first flight: the handshake is complete at the client.
+    Answer,
+    Control(Bytes),
+    Datagram(Bytes),
+    Closed(Loss),
 }
 
 #[derive(Debug)]
 enum Event {
-    /// The first flight reaches the provider.
-    Initial,
-    /// Its answer reaches the client.
-    Answer,
-    /// The handshake is complete at the provider.
-    Finished,
-    ControlToProvider(Bytes),
-    ControlToClient(Bytes),
-    ToProvider(Bytes),
-    ToClient(Bytes),
-    ClosedToProvider(Violation),
-    ClosedToClient(String, Option<Violation>),
+    Up(Up),
+    Down(Down),
     /// A destination answers behind an exit.
     Inwards(usize, Bytes),
     /// The user's TCP looks at its clock.
@@ -219,6 +233,7 @@ impl World {
             way: Way::Up,
             delay: *delay,
             connection: None,
+            to_lose: 0,
         });
         let mut world = Self {
             exits: exits.collect(),
@@ -292,6 +307,16 @@ impl World {
         self.exits[exit].way = way;
     }
 
+    /// The client's next datagram to this provider is lost.
+    pub fn lose_next(&mut self, exit: usize) {
+        self.exits[exit].to_lose += 1;
+    }
+
+    /// Tells the client where its datagrams to a provider go.
+    pub fn set_underlay(&mut self, exit: usize, addresses: &[std::net::IpAddr]) {
+        self.client.on_underlay(exit_id(exit), addresses);
+    }
+
     /// The provider dies without a word.
     pub fn kill(&mut self, exit: usize) {
         self.exits[exit].provider = None;
@@ -314,6 +339,20 @@ impl World {
     #[must_use]
     pub fn is_alive(&self, exit: usize) -> bool {
         self.exits[exit].provider.is_some()
+    }
+
+    /// Whether the provider is about to stop, or has stopped.
+    #[must_use]
+    pub fn is_draining(&self, exit: usize) -> bool {
+        let provider = self.exits[exit].provider.as_ref();
+        provider.is_some_and(Provider::is_draining)
+    }
+
+    /// Forgets what became of users' connections: for runs of days.
+    pub fn forget_users(&mut self) {
+        if self.users.iter().all(|user| !user.is_asking()) {
+            self.users.clear();
+        }
     }
 
     /// The provider is told to stop, and says so.
@@ -513,11 +552,11 @@ impl World {
             Output::Dial { exit, attempt } => self.dial(exit.index(), attempt),
             Output::Control { exit, bytes } => {
                 self.bytes_out += bytes.len() as u64 + 60;
-                self.to_provider(exit.index(), Event::ControlToProvider(bytes));
+                self.carry_up(exit.index(), Up::Control(bytes));
             }
             Output::Datagram { exit, bytes } => {
                 self.bytes_out += bytes.len() as u64 + 38;
-                self.to_provider(exit.index(), Event::ToProvider(bytes));
+                self.carry_up(exit.index(), Up::Datagram(bytes));
             }
             Output::Deliver(packet) => {
                 self.hear(&packet);
@@ -525,7 +564,7 @@ impl World {
             }
             Output::Close { exit, violation } => {
                 self.record(Happened::Close(exit.index()));
-                self.to_provider(exit.index(), Event::ClosedToProvider(violation));
+                self.carry_up(exit.index(), Up::Closed(violation));
                 self.leave_client(exit.index());
             }
             Output::Notice { exit, notice } => {
@@ -573,10 +612,10 @@ impl World {
     ) {
         match output {
             provider::Output::Control(bytes) => {
-                self.to_client(number, exit, Event::ControlToClient(bytes));
+                self.carry_down(number, exit, Down::Control(bytes));
             }
             provider::Output::Datagram(bytes) => {
-                self.to_client(number, exit, Event::ToClient(bytes));
+                self.carry_down(number, exit, Down::Datagram(bytes));
             }
             provider::Output::Deliver(packet) => {
                 let answers = self.outside.handle(exit, &packet, self.now - self.start);
@@ -585,10 +624,8 @@ impl World {
                 }
             }
             provider::Output::Close(violation) => {
-                let words = violation.words.clone();
                 let code = violation.code;
-                let event = Event::ClosedToClient(words, Some(violation));
-                self.to_client(number, exit, event);
+                self.carry_down(number, exit, Down::Closed(Loss::said(&violation)));
                 self.leave_provider(number);
                 if let Some(provider) = &mut self.exits[exit].provider {
                     provider.on_closed(id, Some(code), self.now);

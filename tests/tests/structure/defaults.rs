@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 19] = [
+const STRUCTS: [(&str, &str, &str); 22] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -42,6 +42,16 @@ const STRUCTS: [(&str, &str, &str); 19] = [
         "A client's dials",
         "crates/core/src/config.rs",
         "ClientConfig",
+    ),
+    (
+        "Which exits are kept",
+        "crates/core/src/config/window.rs",
+        "WindowConfig",
+    ),
+    (
+        "What is sent over two exits",
+        "crates/core/src/config/racer.rs",
+        "RacerConfig",
     ),
     (
         "What a provider allows",
@@ -102,6 +112,11 @@ const STRUCTS: [(&str, &str, &str); 19] = [
         "When the uplink is in doubt",
         "crates/core/src/config/uplink_doubt.rs",
         "UplinkDoubtConfig",
+    ),
+    (
+        "How long flows are remembered",
+        "crates/core/src/config/flows.rs",
+        "FlowsConfig",
     ),
     (
         "QUIC beneath",

@@ -11,7 +11,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use quell_packet::{FlowKey, IpPacket, TcpView, icmp, protocol};
+use quell_packet::{FlowKey, IpPacket, TcpView, icmp, protocol, reset};
 
 use super::address::of_family;
 use super::client::Client;
@@ -68,7 +68,9 @@ impl Client {
                 self.send(exit, packet, now).map(|_| ())
             }
             (_, Some((_, true))) => {
-                self.reset_user(&key, now);
+                if let Some(reset) = reset::tcp_reset_for(&view) {
+                    self.hand_made(reset);
+                }
                 Err(DropReason::FlowLost)
             }
             (_, Some((exit, false))) => {
@@ -257,7 +259,7 @@ impl Client {
         }
         match self
             .flows
-            .touch_inward(key, segment, now)
+            .touch_inward(key, exit, segment, now)
             .map(|flow| flow.exit)
         {
             // Only a TCP has a state that two exits would confuse.
@@ -277,22 +279,25 @@ impl Client {
 
     // --- flows whose exit is gone ------------------------------------------
 
-    /// The session of `exit` is gone, and with it what it carried.
+    /// The session of `exit` is gone, and with it what it carried: each TCP is told.
+    ///
+    /// A client of one provider has nowhere else to go. Its next session mostly has the
+    /// same address, and where the provider's system translates it, the connections of
+    /// before may go on.
     pub(super) fn lose_flows(&mut self, exit: ExitId, now: Instant) {
-        let mut lost = Vec::new();
-        self.flows.lose_exit(exit, now, |flow| lost.push(flow.key));
-        for key in lost {
-            self.reset_user(&key, now);
+        if self.exits.len() == 1 {
+            return;
         }
+        let mut resets = Vec::new();
+        self.flows
+            .lose_exit(exit, now, |flow| resets.extend(flow.reset_for_user()));
+        resets.into_iter().for_each(|reset| self.hand_made(reset));
     }
 
-    /// Tells the user's TCP that its connection is no more.
-    fn reset_user(&mut self, key: &FlowKey, now: Instant) {
-        let Some(flow) = self.flows.peek(key) else {
-            return;
-        };
-        let _ = (flow.receive_next, now);
+    /// Hands the TUN a packet that this client made.
+    fn hand_made(&mut self, packet: Vec<u8>) {
         self.made += 1;
+        self.out.push_back(Output::Deliver(packet.into()));
     }
 }
 

@@ -38,6 +38,7 @@ use super::members::Members;
 use super::output::{Loss, Output};
 use super::quiet::Quiet;
 use super::race::Racer;
+use super::verdict::No;
 use super::window::Window;
 use crate::bucket::TokenBucket;
 use crate::budget::{DialBudget, ProcessBudget};
@@ -89,6 +90,8 @@ pub struct Client {
     pub(super) chooser: Chooser,
     pub(super) flows: FlowTable,
     pub(super) racer: Racer,
+    /// Why the last copy that was due of its own accord was not sent.
+    pub(super) race_held: Option<No>,
     pub(super) late_closes: TokenBucket,
     pub(super) guard: Guard,
     pub(super) inside: Inside,
@@ -167,6 +170,7 @@ impl Client {
             chooser: Chooser::new(config.window.exit_policy, rng.random()),
             flows: FlowTable::new(config.flows.clone(), rng.random()),
             racer: Racer::new(config.racer.clone(), rng.random()),
+            race_held: None,
             late_closes: TokenBucket::new(late_per_s, late_burst),
             settings: exits,
             mtu_max,

@@ -178,18 +178,13 @@ impl Exit {
         self.held = None;
         if let Some(mut path) = self.path.take() {
             path.close();
-            self.messages_end(&mut path);
+            let (exit, end) = (self.id, path.poll_messages_end());
+            self.out
+                .extend(end.map(|end| Output::MessagesEnded { exit, end }));
             self.progress_ended += path.progress();
             self.ended += PathBooks::of(&path);
             self.news.gone = true;
         }
-    }
-
-    fn messages_end(&mut self, path: &mut Path) {
-        let exit = self.id;
-        let end = path.poll_messages_end();
-        self.out
-            .extend(end.map(|end| Output::MessagesEnded { exit, end }));
     }
 
     /// The dial or its connection is over; the session only where it ended.
@@ -425,10 +420,11 @@ impl Exit {
 
     /// The next datagram for the connection.
     pub(super) fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
-        let mut path = self.path.take()?;
+        let path = self.path.as_mut()?;
         let datagram = path.poll_datagram(now);
-        self.messages_end(&mut path);
-        self.path = Some(path);
+        let (exit, end) = (self.id, path.poll_messages_end());
+        self.out
+            .extend(end.map(|end| Output::MessagesEnded { exit, end }));
         datagram
     }
 

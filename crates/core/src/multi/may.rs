@@ -94,12 +94,12 @@ pub(super) fn may_grow(
         return Err(No::WindowFull);
     }
     if room.members >= exits_wanted(around, config) {
-        return Err(No::NoDemand);
+        return Err(No::Sufficient);
     }
     if room.has_candidate {
         Ok(())
     } else {
-        Err(No::NoExit)
+        Err(No::Alone)
     }
 }
 
@@ -135,7 +135,7 @@ pub(super) fn may_evict(
             return Err(No::CarriesFlows);
         }
         if around.usable == 0 {
-            return Err(No::NoExit);
+            return Err(No::Alone);
         }
     }
     match damper.decide(&look.exit, evidence, now) {
@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(grow(5, 1_000, true), Ok(()));
         assert_eq!(grow(6, 1_000, true), Err(No::WindowFull));
         assert_eq!(grow(2, 129, true), Ok(()));
-        assert_eq!(grow(2, 128, true), Err(No::NoDemand));
-        assert_eq!(grow(2, 129, false), Err(No::NoExit));
+        assert_eq!(grow(2, 128, true), Err(No::Sufficient));
+        assert_eq!(grow(2, 129, false), Err(No::Alone));
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
             usable: 0,
             ..around()
         };
-        assert_eq!(evict(&soft(t0), &alone, &ROOM, minute), Err(No::NoExit));
+        assert_eq!(evict(&soft(t0), &alone, &ROOM, minute), Err(No::Alone));
     }
 
     #[test]

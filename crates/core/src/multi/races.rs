@@ -14,6 +14,7 @@ use super::exit_id::ExitId;
 use super::may;
 use super::output::Output;
 use super::race::Again;
+use super::verdict::No;
 use crate::drops::DropReason;
 use crate::path::Path;
 use crate::send::Degraded as _;
@@ -110,40 +111,40 @@ impl Client {
         }
     }
 
-    /// A copy that no packet of the user's stands for; whether it was sent.
-    ///
-    /// Asked: how many wait already, and then whether there is another exit that could
-    /// answer, and whether the budget has room.
+    /// Sends a copy that no packet of the user's stands for; whether it was sent. Why
+    /// not, the status says.
     fn send_unasked(&mut self, key: &FlowKey, now: Instant) -> bool {
+        let sent = self.may_send_unasked(key, now).and_then(|(exit, packet)| {
+            self.extra_copies += 1;
+            let sent = self.send(exit, packet, now);
+            let sent = sent.inspect_err(|reason| self.tun_drops.count(*reason));
+            let pack = sent.map_err(|_| No::Alone)?;
+            self.racer.on_sent(key, exit, pack);
+            Ok(())
+        });
+        self.race_held = sent.err();
+        sent.is_ok()
+    }
+
+    /// Whether a copy may be sent that the user did not ask for, and over which exit.
+    ///
+    /// After [`may::may_race`], in this order: another exit that could answer, the
+    /// budget.
+    fn may_send_unasked(&mut self, key: &FlowKey, now: Instant) -> Result<(ExitId, Bytes), No> {
         let live: Vec<_> = self.racer.live(key).collect();
         let degraded = self.signal.is_degraded(now);
-        if may::may_race(live.len(), degraded, self.racer.config()).is_err() {
-            return false;
-        }
+        may::may_race(live.len(), degraded, self.racer.config())?;
         let except = if live.is_empty() {
             self.failed_exit(key)
         } else {
             live
         };
-        let Some(exit) = self.choose(key, &except, now) else {
-            return false;
-        };
-        let Some(packet) = self.racer.packet(key) else {
-            return false;
-        };
-        if !self.racer.reserve(key, now) {
-            return false;
-        }
-        self.extra_copies += 1;
-        match self.send(exit, packet, now) {
-            Ok(pack) => {
-                self.racer.on_sent(key, exit, pack);
-                true
-            }
-            Err(reason) => {
-                self.tun_drops.count(reason);
-                false
-            }
+        let exit = self.choose(key, &except, now).ok_or(No::Alone)?;
+        let packet = self.racer.packet(key).ok_or(No::Alone)?;
+        if self.racer.reserve(key, now) {
+            Ok((exit, packet))
+        } else {
+            Err(No::RaceBudget)
         }
     }
 
@@ -171,7 +172,10 @@ impl Client {
 
     /// Tells exits that they have lost.
     pub(super) fn close_flow_on(&mut self, key: &FlowKey, losers: &[ExitId], now: Instant) {
-        let sequence = self.flows.peek(key).and_then(|flow| flow.first_sequence());
+        let sequence = self
+            .flows
+            .peek(key)
+            .and_then(|flow| flow.track.first_sequence());
         for exit in losers {
             self.close_flow(key, *exit, sequence, now);
         }

@@ -128,9 +128,9 @@ impl Exit {
 
 /// Whether a peer that closes with `code` has ended the session.
 ///
-/// One that stops, fails or is full may come back with it; all others know what they
-/// say.
+/// One that fails or is full may come back with it; all others know what they say. A
+/// provider that stops keeps nothing for the next one.
 fn ends_session(code: ErrorCode) -> bool {
-    use ErrorCode::{Internal, ShuttingDown, TooManySessions};
-    !matches!(code, ShuttingDown | Internal | TooManySessions)
+    use ErrorCode::{Internal, TooManySessions};
+    !matches!(code, Internal | TooManySessions)
 }

@@ -55,6 +55,7 @@ impl Client {
             uplink: Some(self.doubt.status(now)),
             flows: self.flows.status(),
             races: self.racer.counters(),
+            race_held: self.race_held.map(|no| no.words(now)).unwrap_or_default(),
             exits,
             max_sends_of_one_pack: 0,
             unaccounted: 0,

@@ -19,9 +19,9 @@ pub(super) enum No {
     /// The window has as many exits as it may.
     WindowFull,
     /// What there is carries what there is to carry.
-    NoDemand,
+    Sufficient,
     /// There is no exit left that could take part.
-    NoExit,
+    Alone,
     /// The window would be smaller than it may.
     AtMinimum,
     /// As many left of late as may.
@@ -85,8 +85,8 @@ impl No {
             Self::Degraded
             | Self::UplinkInDoubt
             | Self::WindowFull
-            | Self::NoDemand
-            | Self::NoExit
+            | Self::Sufficient
+            | Self::Alone
             | Self::AtMinimum
             | Self::CarriesFlows
             | Self::Well
@@ -115,8 +115,8 @@ impl fmt::Display for No {
             Self::Degraded => "the backend is degraded",
             Self::UplinkInDoubt => "the own uplink is in doubt",
             Self::WindowFull => "the window is full",
-            Self::NoDemand => "the exits there are suffice",
-            Self::NoExit => "there is no other exit",
+            Self::Sufficient => "the exits there are suffice",
+            Self::Alone => "there is no other exit",
             Self::AtMinimum => "the window would be too small",
             Self::EvictedEnough { .. } => "enough exits left of late",
             Self::TooYoung { .. } => "it joined not long ago",

@@ -127,7 +127,7 @@ impl Window {
             rng: SmallRng::seed_from_u64(seed),
             reviewed_at: now,
             restless: true,
-            growth: Err(No::NoDemand),
+            growth: Err(No::Sufficient),
             status: WindowStatus::default(),
         }
     }
@@ -258,7 +258,7 @@ impl Window {
         for (slot, look) in self.slots.iter_mut().zip(looks) {
             let below = |part: f64| look.score < part * median;
             slot.avoided = if slot.avoided {
-                !(look.score > ACCEPT_ABOVE * median)
+                look.score <= ACCEPT_ABOVE * median
             } else {
                 below(AVOID_BELOW)
             };

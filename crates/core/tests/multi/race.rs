@@ -50,6 +50,7 @@ impl Degraded for Always {
 
 #[test]
 fn a_destination_that_answers_gets_one_copy() {
+    //
     let mut world = up(six(), Manner::Answers(20 * MS));
     let user = world.connect(SITE, 1_000);
     world.run_for(60 * S);
@@ -61,6 +62,7 @@ fn a_destination_that_answers_gets_one_copy() {
 
 #[test]
 fn a_far_but_healthy_destination_draws_no_second_copy() {
+    //
     let mut world = up(six(), Manner::Answers(900 * MS));
     let user = world.connect(SITE, 1_000);
     world.run_for(60 * S);

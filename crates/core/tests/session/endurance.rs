@@ -106,13 +106,13 @@ fn a_day_without_a_control_plane_costs_what_flows_nothing_and_holds_nothing() {
     for place in 0..24 * 60 {
         minute(&mut world, place);
         let now = epoch + world.elapsed();
-        // Many ask in each minute, and none gets an answer: half of them hang, half fail.
-        for turn in 0..20 {
+        // Many ask in each minute, and none gets an answer: half of them fail, half are given up.
+        for _ in 0..20 {
             for work in KINDS {
                 match backend.admit(work, now) {
                     Admission::Go(attempt) | Admission::Probe(attempt) => {
                         asked += 1;
-                        if turn % 2 == 0 {
+                        if asked % 2 == 0 {
                             backend.failed(attempt, now + 5 * S);
                         } else {
                             drop(attempt);

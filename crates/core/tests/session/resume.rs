@@ -143,6 +143,21 @@ fn a_session_without_a_connection_ends_a_minute_after_the_last_progress_at_eithe
 }
 
 #[test]
+fn an_idle_session_that_loses_its_connection_ends_a_minute_after_that() {
+    // Nothing was unanswered: the minute begins with the loss, and without it would never begin.
+    let mut world = World::up(WorldConfig::default());
+    world.set_reach(quell_sim::pair::Reach::Silent);
+    world.break_connection(0);
+    world.run_for(59 * S);
+    assert!(world.client_status(0).path().is_some());
+    world.run_for(2 * S);
+    assert_eq!(world.client_status(0).path(), None);
+    assert_eq!(world.provider_status().sessions.len(), 1);
+    world.run_for(5 * S);
+    assert_eq!(world.provider_status().sessions, [], "5 s later");
+}
+
+#[test]
 fn messages_survive_a_connection_and_end_with_the_session_by_name() {
     let mut world = World::up(WorldConfig::default());
     world.run_for(S);

@@ -471,7 +471,7 @@ impl ClientEngine {
         way.attempt = attempt;
         let caller = Caller {
             identity: self.settings.identity.clone(),
-            transport: self.settings.transport.clone(),
+            transport: self.settings.transport,
             watch: self.watch.clone(),
         };
         let dial = ways::dial(caller, server.clone(), attempt);

@@ -362,6 +362,30 @@ fn what_does_not_carry_the_address_is_untouched() {
     }
 }
 
+/// The bytes at the place where the other family would have its address are somebody else's.
+#[test]
+fn an_address_of_the_other_family_is_none() {
+    let [[_, v4_to, _], [v6, _, v6_peer]] = names();
+    let packet = Header::new(v6, v6_peer).udp(1, 2, b"abc");
+    let alike: [u8; 4] = packet[12..16].try_into().unwrap();
+    let mut same = packet.clone();
+    assert_eq!(rewrite_source(&mut same, alike.into(), v4_to), Ok(false));
+    assert_eq!(same, packet);
+}
+
+/// RFC 4884 §4.1 fills a quotation up; what is filled in is not the packet's.
+#[test]
+fn what_stands_behind_a_quoted_packet_is_untouched() {
+    for [from, to, peer] in names() {
+        let about = Header::new(peer, from).packet(protocol::TCP, &[0x5a; 17]);
+        let exceeded = if from.is_ipv4() { 11 } else { 3 };
+        let error = [&about[..], &[0; 60]].concat();
+        let mut packet = Header::new(from, peer).icmp(exceeded, 0, [0; 4], &error);
+        assert_eq!(rewrite_source(&mut packet, from, to), Ok(true));
+        assert!(packet.ends_with(&[&[0x5a; 17][..], &[0; 60]].concat()));
+    }
+}
+
 #[test]
 fn a_damaged_packet_stays_damaged() {
     for [from, to, peer] in names() {

@@ -16,6 +16,7 @@ use quell_wire::key::{PublicKey, SecretKey};
 use super::*;
 
 mod backend;
+mod exits;
 
 /// Marks the line that an error has to name; it is a comment to TOML.
 const MARK: &str = "# <-";

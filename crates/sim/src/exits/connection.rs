@@ -11,7 +11,7 @@ use quell_core::path::Violation;
 use quell_core::provider::SessionId;
 use quell_wire::registry::ErrorCode;
 
-use super::{Due, Event, Happened, IDLE_TIMEOUT, Way, World, exit_id, key};
+use super::{Down, Due, Event, Happened, IDLE_TIMEOUT, Up, Way, World, exit_id, key};
 
 /// UDP payload of a handshake's flights of the client.
 const DIAL_BYTES: u64 = 3_600;
@@ -68,27 +68,31 @@ impl World {
         self.exits[exit].connection = Some(number);
         let delay = self.exits[exit].delay;
         match self.exits[exit].way {
-            Way::Up | Way::Deaf => self.at(delay, number, Event::Initial),
+            Way::Up | Way::Deaf => self.at(delay, number, Event::Up(Up::Initial)),
             Way::Refusing => {
-                let event = Event::ClosedToClient("connection refused".to_owned(), None);
+                let event = Event::Down(Down::Closed("connection refused".into()));
                 self.at(2 * delay, number, event);
             }
             Way::Silent => {}
         }
     }
 
-    pub(super) fn to_provider(&mut self, exit: usize, event: Event) {
+    pub(super) fn carry_up(&mut self, exit: usize, what: Up) {
         let Some(number) = self.exits[exit].connection else {
             return;
         };
+        if matches!(what, Up::Datagram(_)) && self.exits[exit].to_lose > 0 {
+            self.exits[exit].to_lose -= 1;
+            return;
+        }
         if self.exits[exit].way != Way::Silent {
-            self.at(self.exits[exit].delay, number, event);
+            self.at(self.exits[exit].delay, number, Event::Up(what));
         }
     }
 
-    pub(super) fn to_client(&mut self, number: u64, exit: usize, event: Event) {
+    pub(super) fn carry_down(&mut self, number: u64, exit: usize, what: Down) {
         if matches!(self.exits[exit].way, Way::Up | Way::Refusing) {
-            self.at(self.exits[exit].delay, number, event);
+            self.at(self.exits[exit].delay, number, Event::Down(what));
         }
     }
 
@@ -135,28 +139,25 @@ impl World {
     pub(super) fn happen(&mut self, due: Due) {
         let (number, now) = (due.connection, self.now);
         match due.event {
+            Event::Up(Up::Initial) => self.meet(number),
+            Event::Up(Up::Finished) => self.accept(number),
+            Event::Up(what) => self.reach_provider(number, what),
+            Event::Down(what) => self.reach_client(number, what),
             Event::Inwards(exit, packet) => {
                 if let Some(provider) = &mut self.exits[exit].provider {
                     provider.handle_packet(packet, now);
                 }
             }
             Event::User(user) => self.tick_user(user),
-            Event::Initial => {
-                let Some(exit) = self.connections.get(&number).map(|c| c.exit) else {
-                    return;
-                };
-                if self.exits[exit].provider.is_some() {
-                    self.to_client(number, exit, Event::Answer);
-                }
-            }
-            Event::Finished => self.accept(number),
-            Event::ControlToProvider(_) | Event::ToProvider(_) | Event::ClosedToProvider(_) => {
-                self.reach_provider(number, due.event);
-            }
-            Event::Answer
-            | Event::ControlToClient(_)
-            | Event::ToClient(_)
-            | Event::ClosedToClient(..) => self.reach_client(number, due.event),
+        }
+    }
+
+    fn meet(&mut self, number: u64) {
+        let Some(exit) = self.connections.get(&number).map(|c| c.exit) else {
+            return;
+        };
+        if self.exits[exit].provider.is_some() {
+            self.carry_down(number, exit, Down::Answer);
         }
     }
 
@@ -174,13 +175,12 @@ impl World {
                 connection.heard_by_provider = self.now;
             }
             Err(violation) => {
-                let words = violation.words.clone();
-                self.to_client(number, exit, Event::ClosedToClient(words, Some(violation)));
+                self.carry_down(number, exit, Down::Closed(Loss::said(&violation)));
             }
         }
     }
 
-    fn reach_provider(&mut self, number: u64, event: Event) {
+    fn reach_provider(&mut self, number: u64, what: Up) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
@@ -190,25 +190,24 @@ impl World {
             return;
         };
         let Some(id) = connection.live() else {
-            if connection.forgotten && !matches!(event, Event::ClosedToProvider(_)) {
-                let event = Event::ClosedToClient("reset by the provider".to_owned(), None);
-                self.to_client(number, exit, event);
+            if connection.forgotten && !matches!(what, Up::Closed(_)) {
+                self.carry_down(number, exit, Down::Closed("reset by the provider".into()));
             }
             return;
         };
         connection.heard_by_provider = now;
-        match event {
-            Event::ControlToProvider(bytes) => provider.handle_control(id, &bytes, now),
-            Event::ToProvider(bytes) => provider.handle_datagram(id, &bytes, now),
-            Event::ClosedToProvider(Violation { code, .. }) => {
+        match what {
+            Up::Initial | Up::Finished => {}
+            Up::Control(bytes) => provider.handle_control(id, &bytes, now),
+            Up::Datagram(bytes) => provider.handle_datagram(id, &bytes, now),
+            Up::Closed(Violation { code, .. }) => {
                 provider.on_closed(id, Some(code), now);
                 self.leave_provider(number);
             }
-            _ => {}
         }
     }
 
-    fn reach_client(&mut self, number: u64, event: Event) {
+    fn reach_client(&mut self, number: u64, what: Down) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(&number).filter(|c| c.at_client) else {
             return;
@@ -216,20 +215,17 @@ impl World {
         connection.heard_by_client = now;
         let (exit, attempt) = (connection.exit, connection.attempt);
         let id = exit_id(exit);
-        match event {
-            Event::Answer => {
-                self.to_provider(exit, Event::Finished);
+        match what {
+            Down::Answer => {
+                self.carry_up(exit, Up::Finished);
                 self.client.on_connected(id, attempt, now);
             }
-            Event::ControlToClient(bytes) => self.client.handle_control(id, attempt, &bytes, now),
-            Event::ToClient(bytes) => self.client.handle_datagram(id, attempt, &bytes, now),
-            Event::ClosedToClient(words, violation) => {
-                let code = violation.map(|violation| violation.code);
+            Down::Control(bytes) => self.client.handle_control(id, attempt, &bytes, now),
+            Down::Datagram(bytes) => self.client.handle_datagram(id, attempt, &bytes, now),
+            Down::Closed(loss) => {
                 self.leave_client(exit);
-                self.client
-                    .on_closed(id, attempt, Loss { words, code }, now);
+                self.client.on_closed(id, attempt, loss, now);
             }
-            _ => {}
         }
     }
 

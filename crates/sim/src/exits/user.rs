@@ -47,6 +47,11 @@ impl Connecting {
         }
     }
 
+    /// Whether more SYNs may come.
+    pub(super) fn is_asking(&self) -> bool {
+        self.is_waiting() && self.syns < SYNS_MAX
+    }
+
     fn is_waiting(&self) -> bool {
         self.connected_after.is_none() && self.reset_after.is_none()
     }
@@ -55,10 +60,10 @@ impl Connecting {
 impl World {
     /// The user's clock.
     pub(super) fn tick_user(&mut self, number: usize) {
-        let user = &mut self.users[number];
-        if !user.is_waiting() || user.syns >= SYNS_MAX {
+        // It may have been forgotten.
+        let Some(user) = self.users.get_mut(number).filter(|user| user.is_asking()) else {
             return;
-        }
+        };
         user.syns += 1;
         let wait = Duration::from_secs(1 << (user.syns - 1));
         let packet = segment(user.key, user.sequence, 0, SYN);

@@ -144,6 +144,29 @@ fn a_prefix_has_one_budget_and_no_other_pays_for_it() {
 }
 
 #[test]
+fn as_many_sources_are_remembered_as_may_be_and_who_was_heard_of_longest_ago_goes_first() {
+    let now = Instant::now();
+    let refused = Answer::Refuse(Refused::SourceBudget);
+    let mut doorman = busy(config(), now);
+    let [first, second, third, fourth] = [1, 2, 3, 4].map(|n| format!("192.0.2.{n}:1"));
+    for source in [&first, &second, &third] {
+        assert_ne!(knock(&mut doorman, source, now), refused);
+        assert_ne!(knock(&mut doorman, source, now), refused);
+    }
+    // Three are known by their empty budgets; to ask is to be heard of.
+    for source in [&third, &second, &first] {
+        assert_eq!(knock(&mut doorman, source, now), refused);
+    }
+    assert_eq!(doorman.counters().sources, 3);
+    assert_ne!(knock(&mut doorman, &fourth, now), refused);
+    assert_eq!(doorman.counters().sources, 3);
+    for source in [&second, &first] {
+        assert_eq!(knock(&mut doorman, source, now), refused);
+    }
+    assert_ne!(knock(&mut doorman, &third, now), refused, "it is forgotten");
+}
+
+#[test]
 fn who_cannot_be_answered_is_ignored_and_nobody_enters_when_it_stops() {
     let now = Instant::now();
     let mut doorman = Doorman::new(config());

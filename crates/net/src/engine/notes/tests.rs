@@ -57,7 +57,8 @@ fn lines_of_an_hour() -> (Vec<String>, usize, u64) {
 #[test]
 fn an_hour_of_failed_dials_is_one_line_a_minute_that_counts_the_rest() {
     let (lines, notices, most_a_minute) = lines_of_an_hour();
-    assert!(notices > 1_000, "{notices} notices");
+    // A dial in five seconds: more the budget of dials does not allow.
+    assert!(notices > 700, "{notices} notices");
     assert_eq!(most_a_minute, 1);
     assert!((55..=60).contains(&lines.len()), "{} lines", lines.len());
     let suppressed: usize = lines
