@@ -14,6 +14,7 @@ pub mod receive;
 mod backend_health;
 mod budget;
 mod carriage;
+mod closed_flows;
 mod dial_gate;
 mod doorman;
 mod flap;
@@ -36,6 +37,7 @@ use thiserror::Error;
 pub use backend_health::BackendHealthConfig;
 pub use budget::{DialBudgetConfig, QuietConfig, RaceConfig, SilenceConfig};
 pub use carriage::{LanesConfig, TcpLane};
+pub use closed_flows::ClosedFlowsConfig;
 pub use dial_gate::DialGateConfig;
 pub use doorman::DoormanConfig;
 pub use flap::{FlapConfig, UptimeConfig};
@@ -277,6 +279,8 @@ pub struct ProviderConfig {
     pub hello_timeout: Duration,
     /// Who may start a handshake.
     pub doorman: DoormanConfig,
+    /// What is remembered of flows that a client gave up.
+    pub closed_flows: ClosedFlowsConfig,
     /// How long a provider that is told to stop goes on carrying its sessions.
     ///
     /// 5 s: a client that has another exit dials it meanwhile, a short download
@@ -292,6 +296,7 @@ impl Default for ProviderConfig {
             sessions_max: 4_096,
             hello_timeout: Duration::from_secs(10),
             doorman: DoormanConfig::default(),
+            closed_flows: ClosedFlowsConfig::default(),
             drain: Duration::from_secs(5),
         }
     }
@@ -311,6 +316,7 @@ impl ProviderConfig {
             Duration::from_secs(1)..=Duration::from_secs(60),
         )?;
         let doorman = self.doorman.try_new()?;
+        let closed_flows = self.closed_flows.try_new()?;
         duration(
             "transport.drain",
             self.drain,
@@ -319,6 +325,7 @@ impl ProviderConfig {
         Ok(Self {
             path,
             doorman,
+            closed_flows,
             ..self
         })
     }

@@ -16,6 +16,7 @@ use crate::health::uplink_doubt::UplinkDoubtStatus;
 use crate::multi::flows::FlowsStatus;
 use crate::multi::{RaceCounters, WindowStatus};
 use crate::path::{Counters, FrameBytes, LaneBooks, Path, PathBooks};
+use crate::provider::ClosedCounters;
 
 /// One path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -201,8 +202,10 @@ pub struct SessionStatus {
     pub path: PathStatus,
     /// Packets of the client that were not handed on, by reason.
     pub received_drops: Drops,
-    /// Packets handed on, ICMP errors of our own not counted.
+    /// Packets handed on, ICMP errors and resets of our own not counted.
     pub delivered: u64,
+    /// Flows that it gave up.
+    pub closed: ClosedCounters,
 }
 
 /// A provider.
@@ -222,7 +225,7 @@ pub struct ProviderStatus {
     pub refused: std::collections::BTreeMap<&'static str, u64>,
     /// Packets from the world handed in since the start.
     pub tun_packets: u64,
-    /// Packets from the world that belonged to no session, by reason.
+    /// Packets from the world that no session carries, by reason.
     pub tun_drops: Drops,
     /// Datagrams that came for a session that was not up.
     pub early_datagrams: u64,
@@ -232,6 +235,8 @@ pub struct ProviderStatus {
     pub ended_received_drops: Drops,
     /// Packets that sessions which are gone handed on.
     pub ended_delivered: u64,
+    /// Flows that clients of sessions which are gone gave up.
+    pub ended_closed: ClosedCounters,
     /// How often the pack was handed over that was handed over most, over all
     /// sessions since the start.
     pub max_sends_of_one_pack: u64,

@@ -14,9 +14,9 @@
 //! **Checksums** are updated (RFC 1624), never computed: damaged packets stay damaged. Touched are the IPv4 header's,
 //! that of TCP, UDP, UDP-Lite, DCCP and ICMPv6 (their pseudo headers hold the address), and in an ICMP error those of
 //! the quotation, where it was not cut before their end, and the error's own, which covers the quotation. The upper
-//! layer's checksum stands in whole packets and first fragments alone; in a later fragment those bytes are data. A checksum
-//! of 0 in UDP says that there is none and stays 0; one that becomes 0 is written as 0xffff (RFC 768, RFC 3828). A checksum of
-//! all ones, which no sender computes but every receiver takes for 0, is 0 after a translation.
+//! layer's checksum stands in whole packets and first fragments alone; in a later fragment those bytes are data. A
+//! checksum of 0 in UDP says that there is none and stays 0; one that becomes 0 is written as 0xffff (RFC 768, RFC
+//! 3828). A checksum of all ones, which no sender computes but every receiver takes for 0, is 0 after a translation.
 //!
 //! **Left alone**: packets of the other family and packets that do not carry `from`; addresses inside IPv4 options and
 //! IPv6 extension headers (record route, routing headers: with segments left the upper layer's checksum covers the last

@@ -33,6 +33,7 @@ use quell_core::path::{CarrierFacts, Violation};
 use quell_core::provider::{self, AddressPool, Provider, Roster};
 use quell_core::status::ClientStatus;
 use quell_wire::key::PublicKey;
+use quell_wire::registry::ErrorCode;
 
 use connection::Connection;
 pub use outside::{Heard, Manner, Outside};
@@ -421,9 +422,10 @@ impl World {
             let provider = self.exits[connection.exit].provider.as_ref()?;
             Some(provider.poll_timeout(connection.live()?)?.0)
         });
-        let suspended = self.exits.iter().filter_map(|exit| {
-            let provider = exit.provider.as_ref()?;
-            Some(provider.poll_suspended()?.0)
+        let providers = self.exits.iter().filter_map(|exit| exit.provider.as_ref());
+        let suspended = providers.flat_map(|provider| {
+            let timers = [provider.poll_suspended(), provider.poll_drain()];
+            timers.into_iter().flatten().map(|(at, _)| at)
         });
         let idle = self.connections.values().filter_map(Connection::idle_at);
         let timers = client.into_iter().chain(event).chain(idle);
@@ -457,6 +459,7 @@ impl World {
         self.end_idle();
         self.fire();
         self.settle();
+        self.stop_drained();
         if self.steps.is_multiple_of(16) {
             self.check();
         }
@@ -485,6 +488,19 @@ impl World {
             if provider.poll_suspended().is_some_and(|(at, _)| at <= now) {
                 provider.handle_suspended(now);
             }
+        }
+    }
+
+    /// Providers that have carried on for long enough close what they have, and die.
+    fn stop_drained(&mut self) {
+        for index in 0..self.exits.len() {
+            let provider = self.exits[index].provider.as_mut();
+            let Some(provider) = provider.filter(|provider| provider.is_drained(self.now)) else {
+                continue;
+            };
+            provider.close_all(ErrorCode::ShuttingDown);
+            self.settle();
+            self.exits[index].provider = None;
         }
     }
 

@@ -9,7 +9,7 @@
 //! WELCOME     2  version uint, features uint, session_id bytes 16, ipv4? ipv6? address, gateway_ipv4? bytes 4,
 //!                gateway_ipv6? bytes 16, mtu uint16, limits credit
 //! CONTRACT    3  bytes <= 4096            RECEIPT  4  bytes <= 4096
-//! FLOW_CLOSE  5  protocol uint8, source bytes 4|16, source_port uint16, destination, destination_port
+//! FLOW_CLOSE  5  protocol uint8, source bytes 4|16, source_port uint16, destination, destination_port, sequence? uint32
 //! RESUME      6  session_id bytes 16, epoch uint, lanes [lane*]       RESUMED  7  the same
 //! GOAWAY      8  reason uint, drain_ms uint      ERROR  9  code uint, words text <= 1024
 //!   credit   [max_bytes, max_number]      address  [bytes 4|16, prefix length]

@@ -167,6 +167,7 @@ fields! {
     flow_close {
         PROTOCOL = 1 "protocol", SOURCE = 2 "source", SOURCE_PORT = 3 "source_port",
         DESTINATION = 4 "destination", DESTINATION_PORT = 5 "destination_port",
+        SEQUENCE = 6 "sequence",
     }
     /// RESUME and RESUMED.
     resume { SESSION_ID = 1 "session_id", EPOCH = 2 "epoch", LANES = 3 "lanes" }
@@ -252,6 +253,8 @@ error_codes! {
     SkipBackwards = 0x19 "skip_backwards" "a SKIP contradicts an earlier one";
     /// One number sent with two contents.
     NumberChanged = 0x1a "number_changed" "a pack was resent with other contents";
+    /// More FLOW_CLOSE messages than a session may send.
+    FlowCloseFlood = 0x1b "flow_close_flood" "too many flows closed a second";
 
     /// No version in common.
     UnsupportedVersion = 0x20 "unsupported_version" "no protocol version in common";

@@ -218,7 +218,12 @@ fn welcome(features: u64, addresses: bool) -> Control {
     })
 }
 
-fn flow_close(protocol: u8, source: (&str, u16), destination: (&str, u16)) -> Control {
+fn flow_close(
+    protocol: u8,
+    source: (&str, u16),
+    destination: (&str, u16),
+    sequence: Option<u32>,
+) -> Control {
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
     Control::FlowClose(FlowClose {
         flow: FiveTuple {
@@ -228,6 +233,7 @@ fn flow_close(protocol: u8, source: (&str, u16), destination: (&str, u16)) -> Co
             destination: ip(destination.0),
             destination_port: destination.1,
         },
+        sequence,
     })
 }
 
@@ -269,11 +275,15 @@ fn messages() -> BTreeMap<&'static str, Control> {
         ),
         (
             "flow-close-ipv4",
-            flow_close(6, ("10.64.0.2", 50_000), ("192.0.2.1", 443)),
+            flow_close(6, ("10.64.0.2", 50_000), ("192.0.2.1", 443), None),
+        ),
+        (
+            "flow-close-sequence",
+            flow_close(6, ("10.64.0.2", 50_000), ("192.0.2.1", 443), Some(u32::MAX)),
         ),
         (
             "flow-close-ipv6",
-            flow_close(17, ("fd71::2", 0), ("2001:db8::1", 53)),
+            flow_close(17, ("fd71::2", 0), ("2001:db8::1", 53), None),
         ),
         (
             "resume",

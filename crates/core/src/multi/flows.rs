@@ -21,10 +21,10 @@
 //! called: a lookup that meets it forgets it. `expire` forgets [`EXPIRE_MAX`] at a time; [`FlowTable::poll_timeout`] is
 //! due at once while more are due. A clock that goes backwards stands still.
 //!
-//! **Cost.** A lookup is one hash, mostly one probe, and a step to the end of a list: some 50 ns while what it meets is in
-//! the processor's caches (10,000 flows), some 200 ns with 100,000 flows in any order, which is the memory's latency. A
-//! memory of the last key would save nothing: packets of one flow in a row cost no less than that. The hash is seeded and folds products, so
-//! that who chooses addresses does not choose places; no result depends on the index's order.
+//! **Cost.** A lookup is one hash, mostly one probe, and a step to the end of a list: some 50 ns while what it meets is
+//! in the processor's caches (10,000 flows), some 200 ns with 100,000 flows in any order, which is the memory's latency.
+//! A memory of the last key would save nothing: packets of one flow in a row cost no less than that. The hash is seeded
+//! and folds products, so that who chooses addresses does not choose places; no result depends on the index's order.
 
 mod slots;
 mod track;

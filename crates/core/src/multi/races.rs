@@ -202,8 +202,7 @@ impl Client {
             destination: key.destination,
             destination_port: key.destination_port,
         };
-        of.say(&Control::FlowClose(FlowClose { flow }), now);
-        let _ = sequence;
+        of.say(&Control::FlowClose(FlowClose { flow, sequence }), now);
         self.out.append(&mut of.out);
     }
 }

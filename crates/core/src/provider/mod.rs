@@ -14,6 +14,7 @@
 //!   included; so are those without one.
 
 pub mod addresses;
+mod closed;
 pub mod doorman;
 mod drain;
 mod resume;
@@ -32,6 +33,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 pub use addresses::AddressPool;
+pub use closed::ClosedCounters;
 use doorman::Doorman;
 pub use roster::Roster;
 pub use session::Output;
@@ -78,6 +80,7 @@ pub struct Provider {
     ended: PathBooks,
     ended_received_drops: Drops,
     ended_delivered: u64,
+    ended_closed: ClosedCounters,
 }
 
 impl Provider {
@@ -115,6 +118,7 @@ impl Provider {
             ended: PathBooks::default(),
             ended_received_drops: Drops::default(),
             ended_delivered: 0,
+            ended_closed: ClosedCounters::default(),
         }
     }
 
@@ -249,7 +253,9 @@ impl Provider {
         match self.session_for(&packet) {
             Ok(id) => {
                 if let Some(session) = self.sessions.get_mut(&id) {
-                    session.handle_packet(packet, now);
+                    if let Err(reason) = session.handle_packet(packet, now) {
+                        self.tun_drops.count(reason);
+                    }
                     if self.ready.back() != Some(&id) {
                         self.ready.push_back(id);
                     }
@@ -353,6 +359,7 @@ impl Provider {
         let status = session.status();
         self.ended_received_drops += status.received_drops;
         self.ended_delivered += status.delivered;
+        self.ended_closed += status.closed;
         if self.by_key.get(&session.key) != Some(&id) {
             return;
         }
@@ -410,6 +417,7 @@ impl Provider {
             ended: self.ended,
             ended_received_drops: self.ended_received_drops,
             ended_delivered: self.ended_delivered,
+            ended_closed: self.ended_closed,
             max_sends_of_one_pack: 0,
             unaccounted: 0,
         };

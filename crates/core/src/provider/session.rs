@@ -20,12 +20,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quell_packet::IpPacket;
 use quell_wire::control::{
-    Control, ControlDecoder, ErrorMessage, Goaway, Hello, Resume, Resumed, SessionId as WireId,
-    Welcome,
+    Control, ControlDecoder, ErrorMessage, FlowClose, Goaway, Hello, Resume, Resumed,
+    SessionId as WireId, Welcome,
 };
 use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
 
+use super::closed::{ClosedFlows, Inward};
 use crate::budget::ProcessBudget;
 use crate::config::ProviderConfig;
 use crate::drops::{DropReason, Drops};
@@ -85,6 +86,7 @@ pub(super) struct Session {
     out: VecDeque<Output>,
     received_drops: Drops,
     delivered: u64,
+    closed: ClosedFlows,
     /// As last seen, for a path that is taken over.
     carrier: Option<CarrierFacts>,
     now: Instant,
@@ -118,6 +120,7 @@ impl Session {
             out: VecDeque::new(),
             received_drops: Drops::default(),
             delivered: 0,
+            closed: ClosedFlows::new(config.closed_flows.clone(), seed),
             carrier: None,
             now,
         }
@@ -189,11 +192,32 @@ impl Session {
                 self.state = State::Asking;
                 Ok(Some(Request::Resume(resume)))
             }
+            (Control::FlowClose(close), State::Up { addresses }) => {
+                self.close_flow(&close, &addresses)?;
+                Ok(None)
+            }
             (message, _) => Err(Violation {
                 code: ErrorCode::WrongState,
                 words: format!("{} was not expected here", message.name()),
             }),
         }
+    }
+
+    /// The client gives a flow up. One that its packets could not be of is not closed.
+    fn close_flow(
+        &mut self,
+        close: &FlowClose,
+        addresses: &TunnelAddresses,
+    ) -> Result<(), Violation> {
+        self.closed.admit(self.now)?;
+        let flow = &close.flow;
+        if !addresses.owns(flow.source) || !quell_packet::addr::is_host(flow.destination) {
+            self.closed.refuse();
+            return Ok(());
+        }
+        let reset = self.closed.close(close, self.now);
+        self.out.extend(reset.map(Output::Deliver));
+        Ok(())
     }
 
     /// Whether the provider's decision is awaited.
@@ -290,6 +314,7 @@ impl Session {
         std::mem::swap(&mut self.path, &mut older.path);
         std::mem::swap(&mut self.received_drops, &mut older.received_drops);
         std::mem::swap(&mut self.delivered, &mut older.delivered);
+        std::mem::swap(&mut self.closed, &mut older.closed);
         self.state = State::Up { addresses };
         self.wire = Some((resume.session_id, resume.epoch));
         let facts = self.carrier.take();
@@ -348,7 +373,7 @@ impl Session {
         }
     }
 
-    fn judge(&self, packet: &[u8]) -> Result<(), DropReason> {
+    fn judge(&mut self, packet: &[u8]) -> Result<(), DropReason> {
         let view = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
         let (State::Up { addresses } | State::Suspended { addresses }) = self.state else {
             return Err(DropReason::PathClosed);
@@ -359,14 +384,22 @@ impl Session {
         if !quell_packet::addr::is_host(view.destination()) {
             return Err(DropReason::NotUnicast);
         }
+        if self.closed.holds_outward(&view, self.now) {
+            return Err(DropReason::FlowClosed);
+        }
         Ok(())
     }
 
-    /// A packet of the world for this client.
-    pub(super) fn handle_packet(&mut self, packet: Bytes, now: Instant) {
+    /// A packet of the world for this client, or why the path does not get it.
+    pub(super) fn handle_packet(&mut self, packet: Bytes, now: Instant) -> Result<(), DropReason> {
         self.now = now;
+        if let Inward::Drop { reset } = self.closed.judge_inward(&packet, now) {
+            self.out.extend(reset.map(Output::Deliver));
+            return Err(DropReason::FlowClosed);
+        }
         self.path.handle_packet(packet, now);
         self.drain_icmp();
+        Ok(())
     }
 
     fn drain_icmp(&mut self) {
@@ -448,6 +481,7 @@ impl Session {
             path: PathStatus::of(&self.path),
             received_drops: self.received_drops,
             delivered: self.delivered,
+            closed: self.closed.counters(),
         }
     }
 }

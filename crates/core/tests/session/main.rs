@@ -11,6 +11,7 @@ mod common;
 mod dialing;
 mod drain;
 mod endurance;
+mod flow_close;
 mod greeting;
 mod hostile;
 mod lanes;

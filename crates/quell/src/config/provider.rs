@@ -10,7 +10,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::config::{self, ConfigError, DoormanConfig, PathConfig, ProviderConfig};
+use quell_core::config::{
+    self, ClosedFlowsConfig, ConfigError, DoormanConfig, PathConfig, ProviderConfig,
+};
 use quell_core::provider::AddressPool;
 use quell_net::transport::TransportSettings;
 use quell_packet::addr::Prefix;
@@ -233,6 +235,7 @@ impl Default for ProviderTransport {
             sessions_max: _,
             hello_timeout,
             doorman,
+            closed_flows: _,
             drain,
         } = ProviderConfig::default();
         let quic = TransportSettings::default();
@@ -298,6 +301,7 @@ impl ProviderFile {
                 source_handshake_burst: self.limits.source_handshake_burst,
                 ..DoormanConfig::default()
             },
+            closed_flows: ClosedFlowsConfig::default(),
             drain: self.transport.drain,
         }
     }

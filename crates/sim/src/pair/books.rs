@@ -30,7 +30,7 @@ use super::{Connection, World};
 pub(super) struct Seen {
     /// Packets of its device that were handed in.
     pub(super) packets: u64,
-    /// Packets for its device that came out, ICMP errors of its own included.
+    /// Packets for its device that came out, ICMP errors and resets of its own included.
     pub(super) delivered: u64,
     /// What it sent.
     pub(super) handed: Cargo,
@@ -46,6 +46,8 @@ struct Said {
     packet_drops: Drops,
     received_drops: Drops,
     delivered: u64,
+    /// Packets for its device that it made itself, ICMP errors not counted.
+    made: u64,
     early_datagrams: u64,
 }
 
@@ -64,6 +66,7 @@ impl World {
                 packet_drops: status.tun_drops,
                 received_drops: status.received_drops,
                 delivered: status.delivered,
+                made: 0,
                 early_datagrams: status.early_datagrams,
             };
             self.check_end(&format!("client {number}"), &said, &node.seen);
@@ -97,12 +100,14 @@ impl World {
             packet_drops: status.tun_drops,
             received_drops: status.ended_received_drops,
             delivered: status.ended_delivered,
+            made: status.ended_closed.resets,
             early_datagrams: status.early_datagrams,
         };
         for session in &status.sessions {
             said.books += session.path.books();
             said.received_drops += session.received_drops;
             said.delivered += session.delivered;
+            said.made += session.closed.resets;
         }
         self.check_end("the provider", &said, &self.provider_seen);
     }
@@ -155,7 +160,7 @@ impl World {
         );
         equal(
             "packets delivered",
-            said.delivered + c.icmp_made,
+            said.delivered + said.made + c.icmp_made,
             seen.delivered,
         );
         if !self.lied_to && said.early_datagrams == 0 {

@@ -283,6 +283,10 @@ pub(super) fn varint(decoder: &mut Decoder<'_>, at: At) -> Result<u64, ControlEr
     }
 }
 
+pub(super) fn u32(decoder: &mut Decoder<'_>, at: At) -> Result<u32, ControlError> {
+    u32::try_from(u64(decoder, at)?).map_err(|_| at.invalid("is above 4,294,967,295"))
+}
+
 pub(super) fn u16(decoder: &mut Decoder<'_>, at: At) -> Result<u16, ControlError> {
     u16::try_from(u64(decoder, at)?).map_err(|_| at.invalid("is above 65,535"))
 }

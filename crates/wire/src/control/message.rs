@@ -135,6 +135,9 @@ pub struct FiveTuple {
 pub struct FlowClose {
     /// The flow.
     pub flow: FiveTuple,
+    /// Of a TCP connection: what its destination expects next, the sequence number of the reset. Without it the
+    /// destination is reset when it speaks.
+    pub sequence: Option<u32>,
 }
 
 impl FlowClose {
@@ -152,13 +155,17 @@ impl FlowClose {
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, ControlError> {
-        let flow = self.check()?.flow;
-        let body = Body::message(control::FLOW_CLOSE, 5).and_then(|mut body| {
+        let Self { flow, sequence } = self.check()?;
+        let fields = 5 + usize::from(sequence.is_some());
+        let body = Body::message(control::FLOW_CLOSE, fields).and_then(|mut body| {
             body.field(field::flow_close::PROTOCOL, flow.protocol)?;
             address_field(&mut body, field::flow_close::SOURCE, flow.source)?;
             body.field(field::flow_close::SOURCE_PORT, flow.source_port)?;
             address_field(&mut body, field::flow_close::DESTINATION, flow.destination)?;
             body.field(field::flow_close::DESTINATION_PORT, flow.destination_port)?;
+            if let Some(sequence) = sequence {
+                body.field(field::flow_close::SEQUENCE, sequence)?;
+            }
             Ok(body)
         });
         finish("FLOW_CLOSE", body)
@@ -172,8 +179,9 @@ impl FlowClose {
             destination: fields.required(field::flow_close::DESTINATION, address)?,
             destination_port: fields.required(field::flow_close::DESTINATION_PORT, cbor::u16)?,
         };
+        let sequence = fields.optional(field::flow_close::SEQUENCE, cbor::u32)?;
         fields.finish()?;
-        Self { flow }.check()
+        Self { flow, sequence }.check()
     }
 }
 

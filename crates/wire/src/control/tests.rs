@@ -431,6 +431,7 @@ fn what_a_reader_refuses_is_not_written() {
         resume(vec![oversized_credit]),
         Control::FlowClose(FlowClose {
             flow: flow(IpAddr::from([0_u16; 8])),
+            sequence: None,
         }),
         Control::Hello(Hello {
             version: 1,
@@ -455,6 +456,7 @@ fn what_a_reader_refuses_is_not_written() {
         welcome(Some((v4, 32)), Some((v6, 128)), Credit::FIRST),
         Control::FlowClose(FlowClose {
             flow: flow([0; 4].into()),
+            sequence: Some(u32::MAX),
         }),
     ];
     for message in passed {
@@ -573,7 +575,8 @@ fn any_message() -> impl Strategy<Value = Control> {
         any_welcome().prop_map(Control::Welcome),
         opaque().prop_map(|bytes| Control::Contract(Contract { bytes })),
         opaque().prop_map(|bytes| Control::Receipt(Receipt { bytes })),
-        any_flow().prop_map(|flow| Control::FlowClose(FlowClose { flow })),
+        (any_flow(), any::<Option<u32>>())
+            .prop_map(|(flow, sequence)| Control::FlowClose(FlowClose { flow, sequence })),
         any_resume().prop_map(Control::Resume),
         any_resume().prop_map(Control::Resumed),
         (any::<u64>(), any::<u64>())

@@ -48,7 +48,7 @@ fn fields() {
         welcome 6 gateway_ipv4, welcome 7 gateway_ipv6, welcome 8 mtu, welcome 9 limits, \
         contract 1 bytes, receipt 1 bytes, \
         flow_close 1 protocol, flow_close 2 source, flow_close 3 source_port, \
-        flow_close 4 destination, flow_close 5 destination_port, \
+        flow_close 4 destination, flow_close 5 destination_port, flow_close 6 sequence, \
         resume 1 session_id, resume 2 epoch, resume 3 lanes, \
         resume_lane 1 lane, resume_lane 2 cumulative, resume_lane 3 ranges, resume_lane 4 credit, \
         goaway 1 reason, goaway 2 drain_ms, error 1 code, error 2 words";
@@ -83,6 +83,7 @@ fn error_codes() {
         (0x18, "number_out_of_window"),
         (0x19, "skip_backwards"),
         (0x1a, "number_changed"),
+        (0x1b, "flow_close_flood"),
         (0x20, "unsupported_version"),
         (0x21, "unknown_client"),
         (0x22, "addresses_exhausted"),
