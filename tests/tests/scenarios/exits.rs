@@ -44,10 +44,18 @@ const RESUME: Duration = Duration::from_secs(20);
 /// A provider that was restarted is dialled within this at the latest.
 const BACK: Duration = Duration::from_secs(120);
 
+/// Whether a connection that was open through the exit goes on when that is back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outlived {
+    Yes,
+    No,
+}
+
 /// Lets the first choice go and come back under requests.
 fn leave(
     tables: &str,
     limit: Duration,
+    outlived: Outlived,
     go: impl FnOnce(&mut Three, usize) -> Outcome,
     back: impl FnOnce(&mut Three, usize) -> Outcome,
 ) -> Result<Three, Failed> {
@@ -69,6 +77,8 @@ fn leave(
     let new = moved(&load.asked(), old, fault, limit)?;
     let main = three.main_exit()?;
     assert_eq!(three.address_of(main), new, "no fail-back");
+    // A provider that begins anew knows nothing of it, and its user is told so.
+    assert_eq!(stream.is_broken(), outlived == Outlived::No);
     drop((load, stream));
     Ok(three)
 }
@@ -78,7 +88,7 @@ fn an_exit_that_says_that_it_stops_is_left_within_a_second() -> Outcome {
         let provider = three.providers[exit].child();
         Ok(provider.signal(Signal::SIGTERM)?)
     };
-    let three = leave(KEEP_ALL, TOLD, stop, |three, exit| {
+    let three = leave(KEEP_ALL, TOLD, Outlived::No, stop, |three, exit| {
         let ended = three.providers[exit]
             .child()
             .wait(Duration::from_secs(15))?;
@@ -90,13 +100,13 @@ fn an_exit_that_says_that_it_stops_is_left_within_a_second() -> Outcome {
 
 fn an_exit_that_is_killed_is_left_within_four_seconds() -> Outcome {
     let kill = |three: &mut Three, exit: usize| Ok(three.providers[exit].kill()?);
-    leave(KEEP_ALL, SILENT, kill, Three::restart)?.finish()
+    leave(KEEP_ALL, SILENT, Outlived::No, kill, Three::restart)?.finish()
 }
 
 fn an_exit_that_is_cut_off_is_left_within_four_seconds() -> Outcome {
     let cut = |three: &mut Three, exit: usize| Ok(three.net.cut(exit)?);
     let heal = |three: &mut Three, exit: usize| Ok(three.net.heal(exit)?);
-    leave(KEEP_ALL, SILENT, cut, heal)?.finish()
+    leave(KEEP_ALL, SILENT, Outlived::Yes, cut, heal)?.finish()
 }
 
 /// A race finds another exit before anybody knows of the silence. Without one, it is the
@@ -105,7 +115,7 @@ fn without_races_an_exit_that_is_cut_off_is_left_in_time_too() -> Outcome {
     let cut = |three: &mut Three, exit: usize| Ok(three.net.cut(exit)?);
     let heal = |three: &mut Three, exit: usize| Ok(three.net.heal(exit)?);
     let tables = format!("{KEEP_ALL}\n[race]\nrace = \"off\"\n");
-    leave(&tables, SILENT, cut, heal)?.finish()
+    leave(&tables, SILENT, Outlived::Yes, cut, heal)?.finish()
 }
 
 /// Two streams, each on an exit of its own: the fate of the one is nothing to the other.
