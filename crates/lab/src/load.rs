@@ -5,6 +5,7 @@
 //! | [`UdpLoad`] | datagrams to an echo server, at a rate | each answer, and how long ago it was asked for |
 //! | [`PingLoad`] | echo requests, one each interval | likewise |
 //! | [`TcpLoad`] | one stream, at a rate or as fast as it goes | bytes that the kernel took |
+//! | [`HttpLoad`] | short requests, several at a time, each over a connection of its own | how each went, and by which exit |
 //! | [`TcpSink`] | nothing | the bytes of all streams that come to it |
 //!
 //! A load is a guard with one thread, which lives in the network namespace it was started in and ends when the guard is
@@ -18,6 +19,7 @@
 mod arrivals;
 mod echo;
 mod ping;
+mod requests;
 mod sink;
 mod tcp;
 #[cfg(test)]
@@ -26,6 +28,7 @@ mod udp;
 
 pub use arrivals::Arrivals;
 pub use ping::PingLoad;
+pub use requests::{Asked, HttpLoad, HttpLoadConfig};
 pub use sink::TcpSink;
 pub use tcp::{TcpLoad, TcpLoadConfig};
 pub use udp::UdpLoad;

@@ -17,14 +17,20 @@
 //! addresses of documentation prefixes (RFC 5737, RFC 3849), beyond its link: neither private nor on-link, which a provider
 //! refuses by default. The provider does not forward until its egress says so.
 //!
+//! [`fan`] has several providers side by side; see [`Fan`].
+//!
 //! The router's links can be cut silently and healed, each way by itself, and the path's MTU can shrink under a running
 //! transfer in the two ways that the Internet knows: with the ICMP error that tells ([`Routed::set_path_mtu`]), and without
 //! ([`Routed::set_silent_mtu`]). Client and provider send no segmentation-offloaded packets there, which evade the latter.
+
+mod fan;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::Result;
 use crate::netns::{Destination, Iface, Namespace, Route, RouteTarget, SilentDrop, sysctl, veth};
+
+pub use fan::{Fan, SITES_MAX, Site, fan, pool};
 
 const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(a, b, c, d))

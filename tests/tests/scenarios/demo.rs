@@ -19,6 +19,7 @@ use crate::fixture::{Outcome, folder, trials};
 
 trials![
     the_demo_shows_an_outage_of_thirty_seconds_within_its_bounds,
+    the_demo_lets_three_exits_go_within_its_bounds,
     the_demo_says_its_figures_as_one_object,
     the_demo_refuses_an_outage_as_long_as_a_packs_life,
     the_demo_cleans_up_on_ctrl_c,
@@ -82,12 +83,25 @@ fn broken(verdict: &str) -> Vec<&str> {
 
 //
 fn the_demo_shows_an_outage_of_thirty_seconds_within_its_bounds() -> Outcome {
-    let (output, out, _) = demo(&["--size", "16"])?;
+    let (output, out, _) = demo(&["--act", "outage", "--size", "16"])?;
     assert!(out.contains("SHA-256 right"));
     assert_eq!(seconds(&out), [5, 30, 5]);
     assert!(out.lines().all(|line| line.chars().count() <= 80));
     assert_eq!(broken(&out), [""; 0]);
     assert!(out.ends_with("ok\n") || out.ends_with("BROKEN\n"));
+    assert_eq!(output.status.success(), !out.contains("BROKEN"));
+    Ok(())
+}
+
+fn the_demo_lets_three_exits_go_within_its_bounds() -> Outcome {
+    let (output, out, _) = demo(&["--act", "exits"])?;
+    assert!(!out.contains("SHA-256"), "the other act is not played");
+    for what in ["frozen", "thawed", "killed"] {
+        assert!(out.lines().any(|line| line.contains(what)), "{what}");
+    }
+    assert_eq!(seconds(&out), [3, 0, 6]);
+    assert!(out.lines().all(|line| line.chars().count() <= 80));
+    assert_eq!(broken(&out), [""; 0]);
     assert_eq!(output.status.success(), !out.contains("BROKEN"));
     Ok(())
 }
@@ -112,7 +126,9 @@ fn books_close(books: &Value) {
         let number = |name: &str| books[row][name].as_u64();
         let parts: Option<u64> = parts.iter().map(|part| number(part)).sum();
         assert!(number(whole) > Some(0), "{row} of {books}");
-        assert_eq!(number(whole), parts, "{row} of {books}");
+        let copies = number("copies").unwrap_or(0);
+        let whole = number(whole).map(|whole| whole + copies);
+        assert_eq!(whole, parts, "{row} of {books}");
     }
     assert_eq!(books["unaccounted"], 0);
 }
@@ -120,7 +136,8 @@ fn books_close(books: &Value) {
 //
 fn the_demo_says_its_figures_as_one_object() -> Outcome {
     let (output, out, err) = demo(&["--json", "--size", "4", "--outage", "6"])?;
-    assert_eq!(seconds(&err), [5, 6, 5], "the timeline is not a result");
+    // Both acts' timelines, which are no results.
+    assert_eq!(seconds(&err), [5 + 3, 6, 5 + 6]);
     let object: Value = serde_json::from_str(&out)?;
     let number = |value: &Value| value.as_f64().ok_or(format!("no number in {object}"));
     assert!(number(&object["download_mbit_s"])? > 0.0);
@@ -156,13 +173,31 @@ fn the_demo_says_its_figures_as_one_object() -> Outcome {
     assert_eq!(object["unaccounted"], 0);
     // What was under way at the cut was sent again.
     assert!(object["max_sends_of_one_pack"].as_u64() > Some(1));
+    exits_went(&object["exits"])?;
     judge(&output, &object)
+}
+
+/// The second act's part of the object.
+fn exits_went(exits: &Value) -> Outcome {
+    let answered = exits["requests"]["answered_by_exit"].as_array();
+    let answered = answered.ok_or("no answers")?;
+    // Frozen, killed, or the last: each was the first choice for some seconds.
+    assert!(answered.iter().filter(|n| n.as_u64() >= Some(100)).count() >= 2);
+    let causes = ["failed_else", "strayed"].map(|cause| &exits["requests"][cause]);
+    assert_eq!(causes, [0, 0], "{exits}");
+    let bytes = &exits["stream_bytes"];
+    assert_eq!(bytes["sent"], bytes["arrived"]);
+    assert!(bytes["sent"].as_u64() > Some(500_000), "{bytes}");
+    assert!(exits["conservation"]["client"]["packets"]["copies"].as_u64() > Some(0));
+    books_close(&exits["conservation"]["client"]);
+    assert_eq!(exits["unaccounted"], 0);
+    Ok(())
 }
 
 /// Holds the object's verdict against its own figures.
 fn judge(output: &Output, object: &Value) -> Outcome {
     let bounds = object["bounds"].as_array().ok_or("no bounds")?;
-    assert_eq!(bounds.len(), 9);
+    assert_eq!(bounds.len(), 9 + 11);
     let mut all_hold = true;
     for bound in bounds {
         let name = bound["name"].as_str().ok_or("a bound without a name")?;

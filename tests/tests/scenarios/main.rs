@@ -17,6 +17,7 @@ mod carries;
 mod commands;
 mod cut;
 mod demo;
+mod exits;
 mod failing;
 mod fairness;
 mod families;
@@ -29,6 +30,7 @@ mod ports;
 mod refused;
 mod resets;
 mod stopped;
+mod three;
 
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         failing::trials(),
         fairness::trials(),
         demo::trials(),
+        exits::trials(),
         families::trials(),
         hostile::trials(),
         killed::trials(),

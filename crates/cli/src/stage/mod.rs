@@ -21,7 +21,7 @@ use quell_lab::child::{Child, Signal};
 use quell_lab::netns::Namespace;
 use serde_json::Value;
 
-pub use plan::{CLIENT, PROVIDER, Plan};
+pub use plan::{AnotherProvider, CLIENT, PROVIDER, Plan};
 
 /// How long an end may take until it is up or listening.
 const READY_TIME: Duration = Duration::from_secs(15);

@@ -47,6 +47,25 @@ pub struct Plan {
     pub drain: Duration,
     /// More clients that the provider knows: names and keys.
     pub more_clients: Vec<(String, Identity)>,
+    /// More providers that the client may use.
+    pub more_providers: Vec<AnotherProvider>,
+    /// More tables at the end of the client's file.
+    pub client_tables: String,
+}
+
+/// A provider besides the first; what is not said here it has in common with that.
+#[derive(Debug, Clone)]
+pub struct AnotherProvider {
+    /// Its role, which names its files.
+    pub role: String,
+    /// Its keys.
+    pub identity: Identity,
+    /// Where it listens, and where the client finds it.
+    pub address: SocketAddr,
+    /// Its IPv4 pool.
+    pub ipv4_pool: String,
+    /// Its IPv6 pool; empty for none.
+    pub ipv6_pool: String,
 }
 
 impl Plan {
@@ -69,6 +88,8 @@ impl Plan {
             client_tun: String::new(),
             drain: Duration::ZERO,
             more_clients: Vec::new(),
+            more_providers: Vec::new(),
+            client_tables: String::new(),
         })
     }
 
@@ -79,7 +100,20 @@ impl Plan {
     pub fn write(&self) -> Result<()> {
         self.write_key(CLIENT, &self.client)?;
         self.write_key(PROVIDER, &self.provider)?;
-        fs::write(self.folder.join("provider.toml"), self.provider_file())?;
+        fs::write(
+            self.folder.join("provider.toml"),
+            self.provider_file(&self.first_provider(), &self.folder),
+        )?;
+        for provider in &self.more_providers {
+            // What a provider remembers of its host is its own.
+            let run = self.folder.join(&provider.role);
+            fs::create_dir_all(&run)?;
+            self.write_key(&provider.role, &provider.identity)?;
+            fs::write(
+                self.folder.join(format!("{}.toml", provider.role)),
+                self.provider_file(provider, &run),
+            )?;
+        }
         fs::write(self.folder.join("client.toml"), self.client_file(CLIENT))?;
         for (name, identity) in &self.more_clients {
             self.write_key(name, identity)?;
@@ -97,6 +131,21 @@ impl Plan {
     /// The process cannot be started.
     pub fn provide(&self, namespace: &Namespace) -> Result<End> {
         End::start(&self.program, namespace, "provide", PROVIDER, &self.folder)
+    }
+
+    /// Starts the provider `role`, one of several, in `namespace`.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn provide_as(&self, role: &str, namespace: &Namespace) -> Result<End> {
+        End::start(&self.program, namespace, "provide", role, &self.folder)
+    }
+
+    /// The roles of all providers, in the order in which the client's file names them.
+    pub fn provider_roles(&self) -> Vec<String> {
+        let more = self.more_providers.iter();
+        let more = more.map(|provider| provider.role.clone());
+        std::iter::once(PROVIDER.to_owned()).chain(more).collect()
     }
 
     /// Starts the client in `namespace`.
@@ -119,7 +168,17 @@ impl Plan {
         Ok(())
     }
 
-    fn provider_file(&self) -> String {
+    fn first_provider(&self) -> AnotherProvider {
+        AnotherProvider {
+            role: PROVIDER.to_owned(),
+            identity: self.provider.clone(),
+            address: self.listen,
+            ipv4_pool: self.ipv4_pool.clone(),
+            ipv6_pool: self.ipv6_pool.clone(),
+        }
+    }
+
+    fn provider_file(&self, provider: &AnotherProvider, run: &Path) -> String {
         let pool = |key: &str, pool: &str| {
             if pool.is_empty() {
                 String::new()
@@ -135,28 +194,42 @@ impl Plan {
             .chain(more)
             .collect();
         format!(
-            "listen = \"{}\"\nprivate_key_file = \"provider.key\"\nrun_dir = \"{run}\"\n\n{clients}\
-             [addresses]\n{}{}\n[egress]\nmasquerade = {}\n\n[control]\nsocket = \"{run}/provider.sock\"\n\n\
+            "listen = \"{}\"\nprivate_key_file = \"{role}.key\"\nrun_dir = \"{run}\"\n\n{clients}\
+             [addresses]\n{}{}\n[egress]\nmasquerade = {}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
              [transport]\ndrain = \"{}ms\"\n\n[log]\nlevel = \"debug\"\n",
-            self.listen,
-            pool("ipv4_pool", &self.ipv4_pool),
-            pool("ipv6_pool", &self.ipv6_pool),
+            provider.address,
+            pool("ipv4_pool", &provider.ipv4_pool),
+            pool("ipv6_pool", &provider.ipv6_pool),
             self.masquerade,
             self.drain.as_millis(),
-            run = self.folder.display(),
+            role = provider.role,
+            run = run.display(),
+            folder = self.folder.display(),
         )
     }
 
     /// The file of the client `name`.
     pub fn client_file(&self, name: &str) -> String {
+        let provider = |address: SocketAddr, identity: &Identity| {
+            let table = match self.more_providers.is_empty() {
+                true => "[provider]",
+                false => "[[provider]]",
+            };
+            let key = identity.public_key();
+            format!("{table}\naddress = \"{address}\"\npublic_key = \"{key}\"\n\n")
+        };
+        let more = self.more_providers.iter();
+        let more = more.map(|another| provider(another.address, &another.identity));
+        let providers: String = std::iter::once(provider(self.dial, &self.provider))
+            .chain(more)
+            .collect();
         format!(
-            "private_key_file = \"{name}.key\"\nrun_dir = \"{run}\"\n\n\
-             [provider]\naddress = \"{}\"\npublic_key = \"{}\"\n\n[tun]\nroutes = {:?}\n{}\n\
-             [control]\nsocket = \"{run}/{name}.sock\"\n\n[log]\nlevel = \"debug\"\n",
-            self.dial,
-            self.provider.public_key(),
+            "private_key_file = \"{name}.key\"\nrun_dir = \"{run}\"\n\n{providers}\
+             [tun]\nroutes = {:?}\n{}\n\
+             [control]\nsocket = \"{run}/{name}.sock\"\n\n[log]\nlevel = \"debug\"\n\n{}",
             self.routes,
             self.client_tun,
+            self.client_tables,
             run = self.folder.display(),
         )
     }

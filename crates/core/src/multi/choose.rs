@@ -9,6 +9,12 @@
 //! leaves moves only the destinations that it takes or had, and scores are rounded to
 //! powers of two, so that a wobble of one moves nothing.
 //!
+//! With `sticky` the exit that connections turn to when the primary one does not answer
+//! is remembered too, and is the next primary one. Otherwise a user's address would
+//! change twice: races go elsewhere at once, and the primary exit a second later, when
+//! its stall is certain; and the exit that has just taken the races looks worse than
+//! those that did nothing, since what it was sent is still under way.
+//!
 //! An exit that is not usable (not up, not proved, stalled, about to stop) gets a new
 //! flow only if none is. Then what is up comes before what is suspended: what waits
 //! there may still arrive.
@@ -60,6 +66,8 @@ pub(super) struct Chooser {
     policy: ExitPolicy,
     seed: u64,
     primary: Option<ExitId>,
+    /// The exit that took what the primary one did not answer, with `sticky`.
+    second: Option<ExitId>,
     /// How often another exit became the primary one.
     moves: u64,
 }
@@ -70,6 +78,7 @@ impl Chooser {
             policy,
             seed,
             primary: None,
+            second: None,
             moves: 0,
         }
     }
@@ -92,13 +101,32 @@ impl Chooser {
         let primary = self.settle(candidates.clone());
         match self.policy {
             ExitPolicy::Sticky => primary,
-            ExitPolicy::Spread => self.best(candidates, destination),
+            ExitPolicy::Spread => self.highest(candidates, destination),
         }
     }
 
     /// The next best exit for a flow that has some already; those are left out of
     /// `candidates`.
     pub(super) fn best(
+        &mut self,
+        candidates: impl Iterator<Item = Candidate>,
+        destination: IpAddr,
+    ) -> Option<ExitId> {
+        let candidates: Vec<_> = candidates.collect();
+        let is_second = |candidate: &&Candidate| {
+            candidate.standing == Standing::Usable && self.second == Some(candidate.exit)
+        };
+        if let Some(second) = candidates.iter().find(is_second) {
+            return Some(second.exit);
+        }
+        let best = self.highest(candidates.into_iter(), destination);
+        if self.policy == ExitPolicy::Sticky {
+            self.second = best;
+        }
+        best
+    }
+
+    fn highest(
         &self,
         candidates: impl Iterator<Item = Candidate>,
         destination: IpAddr,
@@ -133,13 +161,18 @@ impl Chooser {
         let by_score = |a: &Candidate, b: &Candidate| {
             let (x, y) = (a.score * f64::from(a.weight), b.score * f64::from(b.weight));
             let standing = a.standing.cmp(&b.standing);
-            standing.then(x.total_cmp(&y)).then(b.exit.cmp(&a.exit))
+            let second = |of: &Candidate| self.second == Some(of.exit);
+            standing
+                .then(second(a).cmp(&second(b)))
+                .then(x.total_cmp(&y))
+                .then(b.exit.cmp(&a.exit))
         };
         let best = candidates.max_by(by_score);
         let better = |best: &Candidate| present.is_none_or(|had| best.standing > had.standing);
         if let Some(best) = best.filter(better) {
             self.moves += u64::from(self.primary.is_some_and(|had| had != best.exit));
             self.primary = Some(best.exit);
+            self.second = self.second.filter(|second| *second != best.exit);
         }
         self.primary.filter(|_| best.is_some())
     }
@@ -198,6 +231,33 @@ mod tests {
             "nothing is better"
         );
         assert_eq!(chooser.moves(), 1);
+    }
+
+    #[test]
+    fn who_took_the_races_is_the_next_primary_whatever_its_score_is_by_then() {
+        use Standing::{Avoided, Usable, Waiting};
+        let mut chooser = Chooser::new(ExitPolicy::Sticky, 1);
+        let three = |standings: [Standing; 3], scores: [f64; 3]| {
+            let of = move |exit: u16| {
+                let index = usize::from(exit);
+                candidate(exit, standings[index], scores[index])
+            };
+            (0..3).map(of)
+        };
+        let well = [Usable; 3];
+        let of = |exit| Some(ExitId(exit));
+        let to = destination(1);
+        assert_eq!(chooser.choose(three(well, [0.9, 0.5, 0.6]), to), of(0));
+        let others = |scores| three(well, scores).skip(1);
+        assert_eq!(chooser.best(others([0.9, 0.5, 0.6]), to), of(2));
+        // What it was sent is under way: it looks worse than one that did nothing.
+        assert_eq!(chooser.best(others([0.9, 0.5, 0.4]), to), of(2));
+        let silent = [Waiting, Usable, Usable];
+        assert_eq!(chooser.choose(three(silent, [0.9, 0.5, 0.4]), to), of(2));
+        // One that does worse than the others is no second any more.
+        assert_eq!(chooser.best(three(silent, [0.9, 0.5, 0.4]), to), of(1));
+        let avoided = [Usable, Avoided, Waiting];
+        assert_eq!(chooser.choose(three(avoided, [0.9, 0.5, 0.4]), to), of(0));
     }
 
     #[test]

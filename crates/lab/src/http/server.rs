@@ -3,6 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /` | a short page |
+//! | `GET /address` | the address that the request comes from, as the server sees it |
 //! | `GET /bytes/N` | the content's first N bytes |
 //! | `PUT` or `POST /upload` | `SHA-256-in-hex count`, of the body |
 //!
@@ -253,6 +254,10 @@ fn respond(stream: &TcpStream, body: &mut impl BufRead, head: &Head) -> io::Resu
     match (method, path) {
         ("GET", "/") => {
             answer(stream, "200 OK", "quell lab: GET /bytes/N, PUT /upload\n").map(|()| true)
+        }
+        ("GET", "/address") => {
+            let peer = stream.peer_addr()?.ip().to_canonical();
+            answer(stream, "200 OK", &format!("{peer}\n")).map(|()| true)
         }
         ("PUT" | "POST", "/upload") => receive(stream, body, head),
         ("GET", path) => match path.strip_prefix("/bytes/").and_then(|n| n.parse().ok()) {

@@ -1,9 +1,9 @@
 //! What both ends say became of their packets, in few enough numbers to be checked by eye.
 //!
 //! ```text
-//! packets   accepted = sent + laned + dropped + in_flight      from the TUN
-//! packs     accepted = acked + given_up + dropped + in_flight  of the acked lanes
-//! arrived   received = delivered + dropped                     to the TUN
+//! packets   accepted + copies = sent + laned + dropped + in_flight   from the TUN
+//! packs     accepted = acked + given_up + dropped + in_flight        of the acked lanes
+//! arrived   received = delivered + dropped                           to the TUN
 //! ```
 //!
 //! The numbers are those of `status --json`, over all sessions since the start:
@@ -25,6 +25,8 @@ pub(super) struct Books {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Packets {
     accepted: u64,
+    /// Of them, those that were sent over one more exit: once for each.
+    copies: u64,
     sent: u64,
     laned: u64,
     dropped: u64,
@@ -79,6 +81,7 @@ impl Books {
             ..Self::default()
         };
         books.packets.accepted = count(&status["tun_packets"]);
+        books.packets.copies = count(&status["extra_copies"]);
         books.packets.dropped = sum(&status["tun_drops"]);
         books.add_path(&status["ended"]);
         books
@@ -125,6 +128,7 @@ impl Books {
         json!({
             "packets": {
                 "accepted": packets.accepted,
+                "copies": packets.copies,
                 "sent": packets.sent,
                 "laned": packets.laned,
                 "dropped": packets.dropped,
@@ -175,7 +179,8 @@ mod tests {
 
     fn closes(books: &Books) -> bool {
         let (packets, packs) = (books.packets, books.packs);
-        packets.accepted == packets.sent + packets.laned + packets.dropped + packets.in_flight
+        packets.accepted + packets.copies
+            == packets.sent + packets.laned + packets.dropped + packets.in_flight
             && packs.accepted == packs.acked + packs.given_up + packs.dropped + packs.in_flight
             && books.arrived.received == books.arrived.delivered + books.arrived.dropped
     }
@@ -185,11 +190,11 @@ mod tests {
         let status = json!({
             "exits": [{"path": path(5)}, {"path": null}],
             "ended": path(3), "unaccounted": -4,
-            "tun_packets": 105, "tun_drops": {"malformed": 3, "not_unicast": 0, "no_tunnel": 0},
+            "tun_packets": 101, "extra_copies": 4, "tun_drops": {"malformed": 3, "not_unicast": 0, "no_tunnel": 0},
             "delivered": 158, "received_drops": {"device_full": 2},
         });
         let books = Books::of_client(&status);
-        assert_eq!(books.accepted_and_dropped(), (105, 13));
+        assert_eq!(books.accepted_and_dropped(), (101, 13));
         assert_eq!(books.unaccounted(), 4);
         assert!(closes(&books), "{books:?}");
     }

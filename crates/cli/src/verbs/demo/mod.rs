@@ -1,4 +1,7 @@
-//! `quell demo`: both ends on this machine, a download between them, and then an outage.
+//! `quell demo`: real tunnels on this machine, and what becomes of them when things break.
+//!
+//! The first act is a download between both ends, and then an outage. The second has
+//! three exits, which freeze, die and fall silent: see `exits`.
 //!
 //! ```text
 //! namespace "client"                       "router"                  namespace "provider"
@@ -7,7 +10,7 @@
 //!   UDP and TCP of 1 Mbit/s, pings ───────── cut ─────────────────→ echo, sink
 //! ```
 //!
-//! The web server, the echo and the sink are on the exit itself, at its address
+//! The first act's web server, the echo and the sink are on the exit itself, at its address
 //! inside the tunnel: every packet crosses both TUNs and the wire between them,
 //! and nothing has to be translated behind the exit, for which a bare machine
 //! would need `nft`. The router drops what it is given, silently and both ways,
@@ -17,8 +20,10 @@
 //! |---|---|
 //! | `quiet` | a ping and a download while nothing else runs |
 //! | `outage` | steady loads, second by second, through the cut and its end |
+//! | `exits` | the second act |
 //! | `books` | what both ends say became of their packets |
-//! | `verdict` | the bounds, and whether they held; the JSON object |
+//! | `verdict` | the first act's bounds, and its part of the JSON object |
+//! | `bounds` | whether a bound held, for people and programs |
 //! | `text` | numbers and tables for a terminal of 80 columns |
 //!
 //! Nothing of this machine is touched: the namespaces have no names and die with
@@ -26,6 +31,8 @@
 //! and configuration, removed also on Ctrl-C.
 
 mod books;
+mod bounds;
+mod exits;
 mod outage;
 mod quiet;
 mod text;
@@ -40,16 +47,17 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use quell_lab::netns;
 use quell_lab::topology::{self, FAR_PROVIDER_V4, Routed};
 use quell_wire::registry::DEFAULT_PORT;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::stage::{End, Plan};
 use crate::{Failure, Streams};
+use bounds::Bound;
 use outage::Outage;
 use quiet::Quiet;
 use verdict::Figures;
@@ -64,12 +72,17 @@ const FULL_SIZE: u64 = 1_390;
 /// The exit's address inside the tunnel: the first of the pool that [`Plan`] has.
 const EXIT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 85, 0, 1));
 
-/// Run both ends in network namespaces, download a file, and cut the wire under load
+/// Run tunnels in network namespaces, cut the wire under load, and let exits go
 ///
-/// Prints one line a second, and then whether what quell promises of an outage
-/// held. Ends with 1 if it did not.
+/// Plays two acts and prints one line a second. In the first, some 40 s long, a file
+/// is downloaded and the wire is cut under load. In the second, 31 s long, a client
+/// has three exits: one freezes, one is killed, and all fall silent for a while. After
+/// each it says whether what quell promises held. Ends with 1 if it did not.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
+    /// Play one act alone
+    #[arg(long, value_enum)]
+    act: Option<Act>,
     /// Size of the download, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     size: u64,
@@ -79,6 +92,15 @@ pub(crate) struct Demo {
     /// Print the figures as one JSON object; everything else goes to standard error
     #[arg(long)]
     json: bool,
+}
+
+/// An act of the demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Act {
+    /// A download, and a cut under load
+    Outage,
+    /// Three exits that freeze, die and fall silent
+    Exits,
 }
 
 impl Demo {
@@ -95,16 +117,40 @@ impl Demo {
                 true => &mut *streams.err,
                 false => &mut *streams.out,
             };
-            self.measure(folder.path(), talk)?
+            self.play(folder.path(), talk)?
         };
-        match self.json {
-            true => writeln!(streams.out, "{}", figures.json())?,
-            false => write!(streams.out, "\n{figures}")?,
+        if self.json {
+            writeln!(streams.out, "{}", figures.json())?;
         }
-        match figures.complaint() {
-            None => Ok(()),
-            Some(words) => Err(Failure::Failed(anyhow!(words))),
+        match bounds::broken(&figures.bounds()).as_slice() {
+            [] => Ok(()),
+            broken => Err(Failure::Failed(anyhow!(
+                "out of bounds: {}",
+                broken.join(", ")
+            ))),
         }
+    }
+
+    fn play(&self, folder: &Path, talk: &mut dyn Write) -> Result<Acts, Failure> {
+        let mut acts = Acts::default();
+        if self.act != Some(Act::Exits) {
+            let figures = self.measure(&stage_folder(folder, "outage")?, talk)?;
+            if !self.json {
+                write!(talk, "\n{figures}")?;
+            }
+            acts.outage = Some(figures);
+        }
+        if self.act.is_none() {
+            writeln!(talk)?;
+        }
+        if self.act != Some(Act::Outage) {
+            let figures = exits::measure(&stage_folder(folder, "exits")?, talk)?;
+            if !self.json {
+                write!(talk, "\n{figures}")?;
+            }
+            acts.exits = Some(figures);
+        }
+        Ok(acts)
     }
 
     fn measure(&self, folder: &Path, talk: &mut dyn Write) -> Result<Figures, Failure> {
@@ -120,6 +166,41 @@ impl Demo {
         let ends = stage.clear()?;
         Ok(Figures::of(&quiet, outage, &ends))
     }
+}
+
+/// What the acts that were played measured.
+#[derive(Debug, Default)]
+struct Acts {
+    outage: Option<Figures>,
+    exits: Option<exits::Figures>,
+}
+
+impl Acts {
+    fn bounds(&self) -> Vec<Bound> {
+        let outage = self.outage.iter().flat_map(Figures::bounds);
+        let exits = self.exits.iter().flat_map(exits::Figures::bounds);
+        outage.chain(exits).collect()
+    }
+
+    /// Everything as one object. The first act's figures are its own, the second's are
+    /// those of `exits`.
+    fn json(&self) -> Value {
+        let mut object = self.outage.as_ref().map_or(json!({}), Figures::json);
+        if let Some(exits) = &self.exits {
+            object["exits"] = exits.json();
+        }
+        let bounds = self.bounds();
+        object["bounds"] = bounds.iter().map(Bound::json).collect();
+        object["ok"] = bounds::broken(&bounds).is_empty().into();
+        object
+    }
+}
+
+/// A folder of an act's own.
+fn stage_folder(folder: &Path, act: &str) -> Result<PathBuf, Failure> {
+    let folder = folder.join(act);
+    std::fs::create_dir(&folder)?;
+    Ok(folder)
 }
 
 /// What both ends said last.

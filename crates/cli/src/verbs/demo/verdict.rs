@@ -1,4 +1,4 @@
-//! The figures of a run, and whether they are within their bounds.
+//! The figures of the first act, and whether they are within their bounds.
 //!
 //! | bound | why this much |
 //! |---|---|
@@ -8,18 +8,14 @@
 //! | 1,200 ms to bytes of the stream | the same, and a repair of what was lost in the cut |
 //! | 17 sends of one pack | one, and 16 resends (R-10) |
 //! | nothing damaged, lost or unaccounted for | no reason to lose it: the outage is shorter than a pack's life |
-//!
-//! A figure is a whole number: milliseconds are rounded up, so that a bound that
-//! was missed by a hair was missed. What never came has no figure, and no bound
-//! holds for it.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::Ends;
 use super::books::Books;
+use super::bounds::{Bound, Table, bound, ms};
 use super::outage::{CAUSES, Outage};
 use super::quiet::Quiet;
 use super::text::{grouped, wrapped};
@@ -34,21 +30,6 @@ pub(super) struct Figures {
     max_sends_of_one_pack: Option<u64>,
     client: Books,
     provider: Books,
-}
-
-/// A figure and the most that it may be.
-#[derive(Debug, Clone, Copy)]
-struct Bound {
-    name: &'static str,
-    words: &'static str,
-    figure: Option<u64>,
-    max: u64,
-}
-
-impl Bound {
-    fn holds(&self) -> bool {
-        self.figure.is_some_and(|figure| figure <= self.max)
-    }
 }
 
 impl Figures {
@@ -72,14 +53,8 @@ impl Figures {
         client.saturating_add(provider)
     }
 
-    fn bounds(&self) -> [Bound; 9] {
+    pub(super) fn bounds(&self) -> [Bound; 9] {
         let outage = &self.outage;
-        let bound = |name, words, figure, max| Bound {
-            name,
-            words,
-            figure,
-            max,
-        };
         let missing = outage
             .tcp_bytes_sent
             .saturating_sub(outage.tcp_bytes_arrived);
@@ -141,15 +116,7 @@ impl Figures {
         ]
     }
 
-    /// Which bounds broke, if any.
-    pub(super) fn complaint(&self) -> Option<String> {
-        let bounds = self.bounds();
-        let broken = bounds.iter().filter(|bound| !bound.holds());
-        let names: Vec<_> = broken.map(|bound| bound.name).collect();
-        (!names.is_empty()).then(|| format!("out of bounds: {}", names.join(", ")))
-    }
-
-    /// Everything, as one object.
+    /// Everything but the bounds, as one object.
     pub(super) fn json(&self) -> Value {
         let outage = &self.outage;
         let mut bytes_out = json!({
@@ -159,14 +126,6 @@ impl Figures {
         for (cause, bytes) in CAUSES.iter().zip(outage.bytes_out_by_cause) {
             bytes_out[cause] = bytes.into();
         }
-        let bound = |bound: &Bound| {
-            json!({
-                "name": bound.name,
-                "figure": bound.figure,
-                "limit": bound.max,
-                "ok": bound.holds(),
-            })
-        };
         json!({
             "download_mbit_s": tenths(self.download_mbit_s),
             "outage_s": tenths(outage.time.as_secs_f64()),
@@ -179,8 +138,6 @@ impl Figures {
             "max_sends_of_one_pack": self.max_sends_of_one_pack,
             "conservation": {"client": self.client.json(), "provider": self.provider.json()},
             "unaccounted": self.unaccounted(),
-            "bounds": self.bounds().iter().map(bound).collect::<Vec<_>>(),
-            "ok": self.complaint().is_none(),
         })
     }
 }
@@ -211,21 +168,8 @@ impl fmt::Display for Figures {
                 "{end}: {accepted} packets taken from the TUN, {dropped} of them dropped by reason"
             )?;
         }
-        writeln!(f, "\n{:<46}{:>10}{:>10}", "bound", "figure", "at most")?;
-        for bound in self.bounds() {
-            let figure = bound.figure.map_or("none".to_owned(), grouped);
-            let ok = if bound.holds() { "ok" } else { "BROKEN" };
-            let max = grouped(bound.max);
-            writeln!(f, "{:<46}{figure:>10}{max:>10}  {ok}", bound.words)?;
-        }
-        Ok(())
+        write!(f, "{}", Table(&self.bounds()))
     }
-}
-
-/// Whole milliseconds, rounded up.
-fn ms(time: Duration) -> u64 {
-    let ms = time.as_nanos().div_ceil(1_000_000);
-    u64::try_from(ms).unwrap_or(u64::MAX)
 }
 
 fn tenths(number: f64) -> f64 {
