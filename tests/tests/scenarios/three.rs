@@ -32,7 +32,6 @@ pub(crate) struct Three {
     pub(crate) providers: Vec<End>,
     pub(crate) plan: Plan,
     pub(crate) server: Server,
-    pub(crate) sink: TcpSink,
     pub(crate) net: Fan,
     _folder: TempDir,
 }
@@ -66,7 +65,6 @@ impl Three {
         }
         let any = SocketAddr::new(WORLD_V4, 0);
         let server = net.world.run(|| Server::start(any))??;
-        let sink = net.world.run(|| TcpSink::start(any))??;
         let mut client = plan.up(&net.client)?;
         client.until("up with its exits", |status| {
             status["interface_ready"] == true && usable_exits(status) >= usable
@@ -76,7 +74,6 @@ impl Three {
             providers,
             plan,
             server,
-            sink,
             net,
             _folder: folder,
         })
@@ -111,10 +108,13 @@ impl Three {
         Ok(start.elapsed())
     }
 
-    /// A slow stream into the world.
-    pub(crate) fn stream(&self) -> Result<TcpLoad, Failed> {
-        let to = self.sink.address();
-        Ok(self.net.client.run(|| TcpLoad::start(to, 200_000))??)
+    /// A slow stream into the world, over the exit that is the first choice.
+    pub(crate) fn stream(&self) -> Result<Stream, Failed> {
+        let any = SocketAddr::new(WORLD_V4, 0);
+        let sink = self.net.world.run(|| TcpSink::start(any))??;
+        let to = sink.address();
+        let load = self.net.client.run(|| TcpLoad::start(to, 200_000))??;
+        Ok(Stream { load, sink })
     }
 
     /// Stops everything, with the client's books closed.
@@ -128,6 +128,24 @@ impl Three {
                 provider.stop()?;
             }
         }
+        Ok(())
+    }
+}
+
+/// A stream, and where it comes out.
+pub(crate) struct Stream {
+    pub(crate) load: TcpLoad,
+    pub(crate) sink: TcpSink,
+}
+
+impl Stream {
+    /// Ends it, and waits until all of it has arrived.
+    pub(crate) fn until_whole(self, limit: Duration) -> Outcome {
+        let (sent, arrivals) = (self.load.stop()?, self.sink.arrivals());
+        within(limit, "the whole stream has arrived", || {
+            (arrivals.bytes() >= sent).then_some(())
+        })?;
+        assert_eq!(arrivals.bytes(), sent);
         Ok(())
     }
 }

@@ -91,7 +91,7 @@ impl Leaving {
     fn of(asked: &[Asked], (fault, end): (Instant, Instant)) -> Self {
         let exit = |asked: &Asked| asked.answer.ok().and_then(exit_of);
         let before = asked.iter().filter(|asked| asked.ended < fault);
-        let old = before.filter_map(exit).last();
+        let old = before.filter_map(exit).next_back();
         let within = || {
             asked
                 .iter()
