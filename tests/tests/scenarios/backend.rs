@@ -168,7 +168,8 @@ fn half(world: &World, sink: &TcpSink, degraded: bool) -> Result<Half, Failed> {
         let (before, after) = (count(&before), count(&after));
         after.zip(before).map(|(after, before)| after - before)
     };
-    let sends = |name: &str| grown(&format!("/exits/0/path/flow/send/{name}")).ok_or("no such counter");
+    let sends =
+        |name: &str| grown(&format!("/exits/0/path/flow/send/{name}")).ok_or("no such counter");
     Ok(Half {
         bit_s: (bits as f64 / (end - start).as_secs_f64()) as u64,
         first_sends: sends("first_sends")?,

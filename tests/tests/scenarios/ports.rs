@@ -115,7 +115,8 @@ fn a_stream_that_only_arrives_goes_on_when_the_port_changed() -> Outcome {
     for _ in 0..30 {
         stream.step()?;
     }
-    let asked = |status: &serde_json::Value| status["exits"][0]["path"]["counters"]["pings_sent"].as_u64();
+    let asked =
+        |status: &serde_json::Value| status["exits"][0]["path"]["counters"]["pings_sent"].as_u64();
     let before = world.client.status()?;
     relay.rebind_upstream()?;
     let start = Instant::now();

@@ -133,7 +133,10 @@ impl Stage {
             within(ARRIVE_MAX, "what each end accepted is at the other", || {
                 let client = self.world.client.status().ok()?;
                 let provider = self.world.provider.status().ok()?;
-                let (near, far) = (&client["exits"][0]["path"], &provider["sessions"][0]["path"]);
+                let (near, far) = (
+                    &client["exits"][0]["path"],
+                    &provider["sessions"][0]["path"],
+                );
                 (crossed(near, far) && crossed(far, near)).then_some((client, provider))
             })?;
         println!(

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::config::ClientConfig;
+use quell_core::config::{ClientConfig, DialBudgetConfig};
 use quell_core::multi::{Client, Notice, Output};
 use quell_core::path::Violation;
 use quell_sim::pair::{End, Event, Reach, Way, World, WorldConfig, for_seeds};
@@ -401,4 +401,36 @@ fn packets_without_a_session_are_taken_dropped_and_counted() {
         world.take_events().as_slice(),
         [(_, Event::Dial { .. })]
     ));
+}
+
+#[test]
+fn a_dial_that_the_budget_denies_gives_its_room_back() {
+    //
+    let mut now = Instant::now();
+    let config = ClientConfig {
+        dials: DialBudgetConfig {
+            dial_interval: Duration::from_secs(600),
+            dial_burst: 1,
+        },
+        ..ClientConfig::default()
+    };
+    let mut client = Client::new(config, "test", 1_500, 7, now);
+    client_outputs(&mut client, now);
+    client.on_closed(EXIT, 1, "refused", now);
+    now += Duration::from_secs(100);
+    for _ in 0..5 {
+        client.on_wake(now);
+        client.handle_timeout(now);
+        client_outputs(&mut client, now);
+        now += Duration::from_secs(1);
+    }
+    let status = client.status(now);
+    assert_eq!((status.dials, status.quiet.minute_bytes), (1, 0));
+    assert!(
+        status
+            .reason
+            .ends_with("; the next dial waits for the budget of dials"),
+        "{}",
+        status.reason
+    );
 }
