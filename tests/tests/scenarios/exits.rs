@@ -252,6 +252,12 @@ fn a_client_whose_only_way_is_its_tunnel_sends_nothing() -> Outcome {
         after["state"], after["reason"]
     );
     assert!(stalled.contains(&&Value::Bool(true)), "it is seen");
+    let says = |exit: &Value| {
+        exit["reason"]
+            .as_str()
+            .is_some_and(|r| r.contains("no underlay"))
+    };
+    assert!(exits().any(says), "{}", after["exits"]);
     let main = three.main_exit()?;
     drop(asked);
     client.add_route(&way(RouteTarget::Via(three.net.gateway)))?;

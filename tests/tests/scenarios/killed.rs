@@ -1,6 +1,6 @@
 //! Ends that die without a word, and what they leave behind: nothing.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ trials![
     the_client_survives_a_provider_that_stops,
     a_provider_whose_interface_vanishes_ends_and_says_why,
     a_provider_without_file_descriptors_serves_on,
+    a_thousand_flows_take_no_file_descriptors,
 ];
 
 const TUN: &str = "quell-exit";
@@ -205,14 +206,7 @@ fn a_provider_without_file_descriptors_serves_on() -> Outcome {
     // The number that the next file would get: from there on there are none.
     let is_open = |fd: &usize| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
     let next = (0..).find(|fd| !is_open(fd)).unwrap_or_default();
-    let limit = |files: usize| -> Outcome {
-        let files = format!("--nofile={files}:4096");
-        let pid = format!("--pid={pid}");
-        let done = Command::new("prlimit").args([pid, files]).output()?;
-        assert!(done.status.success(), "{done:?}");
-        Ok(())
-    };
-    limit(next)?;
+    limit_files(pid, next)?;
     assert!(
         world.provider.status().is_err(),
         "EMFILE: nobody is accepted"
@@ -223,9 +217,58 @@ fn a_provider_without_file_descriptors_serves_on() -> Outcome {
     world.client = world.plan.up(&world.net.client)?;
     world.client.until_up()?;
     assert!(pings(&world));
-    limit(1_024)?;
+    limit_files(pid, 1_024)?;
     let answers = || world.provider.status().ok();
     within(Duration::from_secs(5), "questions are answered", answers)?;
     assert!(world.provider.log().contains("accept failed"));
     world.finish()
+}
+
+/// How many sockets a user has that sends from as many ports.
+const USER_SOCKETS: usize = 1_000;
+
+// case B69
+fn a_thousand_flows_take_no_file_descriptors() -> Outcome {
+    let mut world = World::new(1_500)?;
+    for end in [&mut world.client, &mut world.provider] {
+        limit_files(end.child().id(), 64)?;
+    }
+    let echo = world
+        .net
+        .world
+        .run(|| probe::udp_echo_server(SocketAddr::new(WORLD_V4, 0)))??;
+    let address = echo.address();
+    let answered = world.net.client.run(|| -> std::io::Result<usize> {
+        let sockets: Vec<_> = (0..USER_SOCKETS)
+            .map(|_| UdpSocket::bind("0.0.0.0:0"))
+            .collect::<std::io::Result<_>>()?;
+        for socket in &sockets {
+            socket.connect(address)?;
+            socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+            socket.send(b"hello")?;
+        }
+        let answered = |socket: &UdpSocket| socket.recv(&mut [0; 16]).is_ok();
+        Ok(sockets.iter().filter(|socket| answered(socket)).count())
+    })??;
+    let flows = world.client.status()?["flows"]["flows"].as_u64();
+    println!("{answered} of {USER_SOCKETS} answered, {flows:?} flows");
+    assert!(answered * 10 >= USER_SOCKETS * 9, "{answered}");
+    assert!(flows >= Some(USER_SOCKETS as u64), "{flows:?}");
+    for end in [&mut world.client, &mut world.provider] {
+        let asked = Instant::now();
+        end.stop()?;
+        let took = asked.elapsed();
+        println!("ended in {took:?}");
+        assert!(took < 3 * Duration::from_secs(2), "{took:?}");
+    }
+    Ok(())
+}
+
+/// Lets a process open files up to this number, and again more later.
+fn limit_files(pid: u32, files: usize) -> Outcome {
+    let files = format!("--nofile={files}:4096");
+    let pid = format!("--pid={pid}");
+    let done = Command::new("prlimit").args([pid, files]).output()?;
+    assert!(done.status.success(), "{done:?}");
+    Ok(())
 }

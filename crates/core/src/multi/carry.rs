@@ -50,7 +50,11 @@ impl Client {
             return Err(DropReason::NoTunnel);
         }
         let view = IpPacket::parse(&packet).map_err(|_| DropReason::Malformed)?;
-        self.guard.judge_outward(&view, self.inside.addresses())?;
+        let judged = self.guard.judge_outward(&view, self.inside.addresses());
+        if judged == Err(DropReason::UnderlayAddress) {
+            self.guard.on_looped(view.destination(), now);
+        }
+        judged?;
         let (key, wants) = if icmp::is_error(&view) {
             // What it quotes came in: the flow's own packets go the other way.
             let quoted = icmp::quoted_flow(&view).map(FlowKey::reversed);

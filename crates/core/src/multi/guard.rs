@@ -6,6 +6,7 @@
 //! sent again for ever (case B38). Inwards: only packets for our addresses.
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use quell_packet::{IpPacket, addr};
 
@@ -13,10 +14,15 @@ use super::exit_id::ExitId;
 use crate::drops::DropReason;
 use crate::status::TunnelAddresses;
 
+/// How long a packet that came back is remembered: longer than a stalled path is silent.
+const LOOP_MEMORY: Duration = Duration::from_secs(10);
+
 /// Where the tunnel's own datagrams go.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     underlay: Vec<(ExitId, IpAddr)>,
+    /// When a packet to one of them came out of the TUN last.
+    looped: Vec<(ExitId, Instant)>,
 }
 
 impl Guard {
@@ -25,6 +31,26 @@ impl Guard {
         self.underlay.retain(|(of, _)| *of != exit);
         self.underlay
             .extend(addresses.iter().map(|address| (exit, *address)));
+    }
+
+    /// A packet to `destination` came out of the TUN. Where it is ours, the system knows no
+    /// way to that provider but through the tunnel itself (case B40).
+    pub(super) fn on_looped(&mut self, destination: IpAddr, now: Instant) {
+        let used = self
+            .underlay
+            .iter()
+            .filter(|(_, used)| *used == destination);
+        let exits: Vec<_> = used.map(|(exit, _)| *exit).collect();
+        self.looped.retain(|(exit, _)| !exits.contains(exit));
+        self.looped
+            .extend(exits.into_iter().map(|exit| (exit, now)));
+    }
+
+    /// Whether packets to the provider came out of the TUN of late.
+    pub(super) fn is_looping(&self, exit: ExitId, now: Instant) -> bool {
+        let recent = |at: Instant| now.saturating_duration_since(at) < LOOP_MEMORY;
+        let mut looped = self.looped.iter();
+        looped.any(|(of, at)| *of == exit && recent(*at))
     }
 
     /// Judges a packet of the TUN, whose addresses are `inside`.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::client::Client;
 use super::exit::Exit;
-use crate::path::PathBooks;
+use crate::path::{Path, PathBooks};
 use crate::status::{ClientStatus, ExitStatus};
 
 impl Client {
@@ -16,11 +16,7 @@ impl Client {
             .map(|exit| self.exit_status(exit, now))
             .collect();
         let main = self.main_exit().map_or(0, |exit| exit.id.index());
-        let first = self
-            .exits
-            .get(main)
-            .map(|exit| exit.status(now))
-            .unwrap_or_default();
+        let first = exits.get(main).cloned().unwrap_or_default();
         let mut ended = PathBooks::default();
         exits.iter().for_each(|exit| ended += exit.ended);
         let sum = |of: fn(&ExitStatus) -> u64| exits.iter().map(of).sum();
@@ -66,9 +62,22 @@ impl Client {
         status
     }
 
+    /// What an exit says of itself, or what is seen of it from here.
+    fn reason(&self, exit: &Exit, now: Instant) -> String {
+        let stalled = exit.path.as_ref().is_some_and(Path::is_stalled);
+        if stalled && self.guard.is_looping(exit.id, now) {
+            return "no underlay: the only way to it leads through the tunnel itself".to_owned();
+        }
+        if stalled && exit.is_up() {
+            return format!("{}, but the path does not answer", exit.reason);
+        }
+        exit.reason.clone()
+    }
+
     fn exit_status(&self, exit: &Exit, now: Instant) -> ExitStatus {
         let id = exit.id;
         ExitStatus {
+            reason: self.reason(exit, now),
             name: self
                 .settings
                 .get(id.index())

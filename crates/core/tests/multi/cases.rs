@@ -106,6 +106,30 @@ fn a_packet_to_any_exit_of_the_list_never_enters_the_tunnel() {
 }
 
 #[test]
+fn a_client_whose_packets_come_back_says_that_there_is_no_underlay() {
+    // case B40
+    let mut world = up(2);
+    let own = world.own();
+    let to = Ipv4Addr::new(198, 51, 100, 1);
+    for exit in 0..2 {
+        world.set_underlay(exit, &[to.into()]);
+        world.set_way(exit, Way::Silent);
+    }
+    let looped = build::udp((own, 9).into(), (to, 6_610).into(), b"x");
+    for _ in 0..100 {
+        world.send(Bytes::from(looped.clone()));
+        world.run_for(S / 2);
+    }
+    let no_underlay = |reason: &str| reason.starts_with("no underlay: ");
+    let status = world.status();
+    assert!(no_underlay(&status.reason), "{}", status.reason);
+    assert!(status.exits.iter().all(|exit| no_underlay(&exit.reason)));
+    (0..2).for_each(|exit| world.set_way(exit, Way::Up));
+    world.run_for(30 * S);
+    assert!(!no_underlay(&world.status().reason));
+}
+
+#[test]
 fn addresses_of_the_tun_stay_when_exits_and_sessions_change() {
     let mut world = up(3);
     let own = world.own();
