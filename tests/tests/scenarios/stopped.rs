@@ -2,19 +2,22 @@
 
 use std::net::SocketAddr;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use quell_lab::child::Signal;
 use quell_lab::content;
 use quell_lab::http::{self, Server};
 use quell_lab::topology::WORLD_V4;
+use quell_sim::link::LinkConfig;
 
 use crate::fixture::{Outcome, World, has_iface, trials, within};
+use crate::links::relayed_with;
 
 trials![
     a_transfer_shorter_than_the_drain_ends_well,
     a_second_sigterm_ends_the_drain_at_once,
+    a_full_path_does_not_hold_the_word_up,
 ];
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -78,5 +81,44 @@ fn a_second_sigterm_ends_the_drain_at_once() -> Outcome {
     };
     world.client.until("told why", reason)?;
     world.client.stop()?;
+    Ok(())
+}
+
+/// What is said on the control stream passes the packets that fill the path, though QUIC puts datagrams first: their
+/// queue is short, and empties between two acknowledgements.
+fn a_full_path_does_not_hold_the_word_up() -> Outcome {
+    let link = LinkConfig {
+        delay: Duration::from_millis(10),
+        rate_bytes_per_s: Some(2_500_000),
+        ..LinkConfig::default()
+    };
+    let (mut world, _relay) = relayed_with(link, |_, plan| {
+        plan.drain = Duration::from_secs(5);
+        Ok(())
+    })?;
+    let server = world
+        .net
+        .world
+        .run(|| Server::start(SocketAddr::new(WORLD_V4, 0)))??;
+    let address = server.address();
+    let client = &world.net.client;
+    let (provider, user) = (&mut world.provider, &mut world.client);
+    let told_after = thread::scope(|scope| {
+        scope.spawn(move || client.run(|| http::download(address, BYTES, Duration::from_secs(12))));
+        let delivered = |status: &serde_json::Value| status["delivered"].as_u64().unwrap_or(0);
+        user.until("at full speed", |status| delivered(status) > 5_000)?;
+        let start = Instant::now();
+        provider.child().signal(Signal::SIGTERM)?;
+        user.until("told to go", |status| {
+            let reason = status["reason"].as_str().unwrap_or_default();
+            reason.contains("closes within")
+        })?;
+        Ok::<_, Failed>(start.elapsed())
+    })?;
+    println!("told after {told_after:?}");
+    assert!(
+        told_after < 3 * Duration::from_millis(500),
+        "{told_after:?}"
+    );
     Ok(())
 }
