@@ -101,4 +101,22 @@ pub enum EgressError {
         /// What `nft` said, shortened.
         words: String,
     },
+    /// A setting of the userspace egress is outside its range.
+    #[error("egress.{key} = {value}: allowed is {allowed}")]
+    InvalidSetting {
+        /// The setting.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// The range, in words.
+        allowed: String,
+    },
+    /// The host gave no thread, or no runtime to run on it.
+    #[error(
+        "cannot start the userspace egress: {source}; the process may be out of threads or file descriptors"
+    )]
+    Thread {
+        /// What the kernel said.
+        source: io::Error,
+    },
 }

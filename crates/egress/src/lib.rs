@@ -38,6 +38,7 @@ mod nft;
 mod plan;
 mod state;
 mod sysctl;
+pub mod userspace;
 
 pub use error::EgressError;
 pub use kernel::{EgressConfig, KernelEgress};

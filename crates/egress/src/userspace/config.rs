@@ -1,0 +1,248 @@
+//! The constants of the userspace egress: unit, default, range, reason.
+//!
+//! Two kinds. The bounds (`*_max`, buffers) say what a provider of a home's size may be made to hold by its clients; a
+//! host with less room lowers them, and one that runs out of file descriptors first is told so by counters. The times
+//! follow the RFCs for address translators (RFC 4787 for UDP, RFC 5382 for TCP), since to a client and to the far end
+//! that is what this egress is.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::error::EgressError;
+
+/// What a userspace egress may hold, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserspaceConfig {
+    /// Most TCP flows at once; a SYN beyond is answered with a reset.
+    ///
+    /// 20,000: four clients' worth of the busiest browsers per session of a provider with 500 sessions. A flow is one
+    /// file descriptor: the process's limit (`RLIMIT_NOFILE`) ends it sooner where it is lower. Range 1 to 1,000,000.
+    pub tcp_flows_max: usize,
+    /// Most TCP flows whose outside connection does not stand yet; a SYN beyond is answered with a reset.
+    ///
+    /// 2,048: at the 1,000 connections a second of a busy provider, two seconds of them. It bounds what a flood of SYNs
+    /// to silent destinations takes from the flows that work. Range 1 to 1,000,000.
+    pub tcp_connecting_max: usize,
+    /// Bytes of each of a flow's two buffers, while flows are few: the window a client's TCP is offered, and what is
+    /// taken from the outside before the client acknowledges it. See [`buffer_bytes`](Self::buffer_bytes) for many.
+    ///
+    /// 256 KiB: 40 Mbit/s at 50 ms of round trip for one flow. Pages of it are used as data comes. Range 16 KiB to
+    /// 16 MiB.
+    pub tcp_buffer_bytes: usize,
+    /// How long an outside connection may take to stand; then the client is told that the host is unreachable.
+    ///
+    /// 30 s: five SYNs of ours (RFC 6298: after 1, 3, 7 and 15 s), and before a client's own TCP gives up. Range 1 s to
+    /// 240 s.
+    pub tcp_connect_timeout: Duration,
+    /// How long an established TCP flow may carry nothing before both ends are reset.
+    ///
+    /// 7,440 s, the 2 h 4 min of RFC 5382 REQ-5: longer than the keepalives of most systems. Range 60 s to 7 days.
+    pub tcp_idle: Duration,
+    /// The same for a flow of which one direction has ended, and for one whose client is silent while data waits for it.
+    ///
+    /// 240 s, the 4 min of RFC 5382 REQ-5: above the 75 s for which a session waits for its client. Range 10 s to 1 h.
+    pub tcp_idle_transitory: Duration,
+    /// Most UDP and echo associations at once, a host socket each; beyond, the one used longest ago ends.
+    ///
+    /// 8,192. Range 1 to 65,536.
+    pub associations_max: u32,
+    /// Remote addresses and ports that an association remembers: these may answer. Beyond, the one spoken to longest
+    /// ago is forgotten.
+    ///
+    /// 256: 10 KiB an association at worst; more than the peers a browser's port ever speaks to. Range 1 to 4,096.
+    pub remotes_max: usize,
+    /// How long an association may carry nothing before it ends.
+    ///
+    /// 120 s: the least that RFC 4787 REQ-5 allows, and the idle time of the core's flow table (DESIGN §6). Range 10 s
+    /// to 1 h.
+    pub udp_idle: Duration,
+    /// Largest packet towards a client, in bytes.
+    ///
+    /// 1,280: what every path carries in one piece of its own (DESIGN §4). Range 1,280 to 9,000.
+    pub mtu: u16,
+}
+
+impl Default for UserspaceConfig {
+    fn default() -> Self {
+        Self {
+            tcp_flows_max: 20_000,
+            tcp_connecting_max: 2_048,
+            tcp_buffer_bytes: 256 * 1024,
+            tcp_connect_timeout: Duration::from_secs(30),
+            tcp_idle: Duration::from_secs(7_440),
+            tcp_idle_transitory: Duration::from_secs(240),
+            associations_max: 8_192,
+            remotes_max: 256,
+            udp_idle: Duration::from_secs(120),
+            mtu: 1_280,
+        }
+    }
+}
+
+/// The least bytes of a buffer.
+const BUFFER_BYTES_MIN: usize = 16 * 1024;
+
+impl UserspaceConfig {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// [`EgressError::InvalidSetting`]: the first setting outside its range, named as in a configuration file.
+    pub fn try_new(self) -> Result<Self, EgressError> {
+        let s = Duration::from_secs;
+        within("tcp_flows_max", self.tcp_flows_max, 1..=1_000_000)?;
+        within("tcp_connecting_max", self.tcp_connecting_max, 1..=1_000_000)?;
+        within(
+            "tcp_buffer_bytes",
+            self.tcp_buffer_bytes,
+            BUFFER_BYTES_MIN..=16 << 20,
+        )?;
+        lasting(
+            "tcp_connect_timeout",
+            self.tcp_connect_timeout,
+            s(1)..=s(240),
+        )?;
+        lasting("tcp_idle", self.tcp_idle, s(60)..=s(7 * 86_400))?;
+        lasting(
+            "tcp_idle_transitory",
+            self.tcp_idle_transitory,
+            s(10)..=s(3_600),
+        )?;
+        within("associations_max", self.associations_max, 1..=65_536)?;
+        within("remotes_max", self.remotes_max, 1..=4_096)?;
+        lasting("udp_idle", self.udp_idle, s(10)..=s(3_600))?;
+        within("mtu", self.mtu, 1_280..=9_000)?;
+        Ok(self)
+    }
+
+    /// Bytes of each buffer of the flow that comes when `live` flows are there: the full size while the table is filled
+    /// to a sixteenth, a quarter of it up to a quarter, a sixteenth beyond, but 16 KiB at least.
+    ///
+    /// So a few flows are fast, and 20,000 of them take 1.6 GB at worst and not the 10 GB of full buffers.
+    #[must_use]
+    pub fn buffer_bytes(&self, live: usize) -> usize {
+        let share = if live < self.tcp_flows_max.div_ceil(16) {
+            1
+        } else if live < self.tcp_flows_max.div_ceil(4) {
+            4
+        } else {
+            16
+        };
+        (self.tcp_buffer_bytes / share).max(BUFFER_BYTES_MIN)
+    }
+}
+
+fn within<T: PartialOrd + Display>(
+    key: &'static str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), EgressError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(EgressError::InvalidSetting {
+        key,
+        value: value.to_string(),
+        allowed: format!("{} to {}", range.start(), range.end()),
+    })
+}
+
+fn lasting(
+    key: &'static str,
+    value: Duration,
+    range: RangeInclusive<Duration>,
+) -> Result<(), EgressError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(EgressError::InvalidSetting {
+        key,
+        value: format!("{value:?}"),
+        allowed: format!("{:?} to {:?}", range.start(), range.end()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    type Change = fn(&mut UserspaceConfig);
+
+    #[test]
+    fn each_range_ends_where_it_says() {
+        let s = Duration::from_secs;
+        assert_eq!(s(120), UserspaceConfig::default().udp_idle);
+        let cases: [(&str, Change, Change); 10] = [
+            (
+                "tcp_flows_max",
+                |c| c.tcp_flows_max = 1,
+                |c| c.tcp_flows_max = 0,
+            ),
+            (
+                "tcp_connecting_max",
+                |c| c.tcp_connecting_max = 1_000_000,
+                |c| c.tcp_connecting_max = 1_000_001,
+            ),
+            (
+                "tcp_buffer_bytes",
+                |c| c.tcp_buffer_bytes = 16_384,
+                |c| c.tcp_buffer_bytes = 16_383,
+            ),
+            (
+                "tcp_connect_timeout",
+                |c| c.tcp_connect_timeout = Duration::from_secs(240),
+                |c| c.tcp_connect_timeout = Duration::new(240, 1),
+            ),
+            (
+                "tcp_idle",
+                |c| c.tcp_idle = Duration::from_secs(60),
+                |c| c.tcp_idle = Duration::from_secs(59),
+            ),
+            (
+                "tcp_idle_transitory",
+                |c| c.tcp_idle_transitory = Duration::from_secs(3_600),
+                |c| c.tcp_idle_transitory = Duration::from_secs(3_601),
+            ),
+            (
+                "associations_max",
+                |c| c.associations_max = 65_536,
+                |c| c.associations_max = 65_537,
+            ),
+            (
+                "remotes_max",
+                |c| c.remotes_max = 4_096,
+                |c| c.remotes_max = 4_097,
+            ),
+            (
+                "udp_idle",
+                |c| c.udp_idle = Duration::from_secs(10),
+                |c| c.udp_idle = Duration::from_secs(9),
+            ),
+            ("mtu", |c| c.mtu = 1_280, |c| c.mtu = 1_279),
+        ];
+        for (name, inside, outside) in cases {
+            let changed = |change: Change| {
+                let mut config = UserspaceConfig::default();
+                change(&mut config);
+                config.try_new()
+            };
+            assert!(changed(inside).is_ok(), "{name}");
+            match changed(outside) {
+                Err(EgressError::InvalidSetting { key, .. }) => assert_eq!(key, name),
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn buffers_shrink_as_the_table_fills() {
+        let config = UserspaceConfig::default();
+        let kib = |live| config.buffer_bytes(live) / 1024;
+        assert_eq!([kib(0), kib(1_249), kib(1_250)], [256, 256, 64]);
+        assert_eq!([kib(4_999), kib(5_000), kib(19_999)], [64, 16, 16]);
+        let total: usize = (0..20_000).map(|live| 2 * config.buffer_bytes(live)).sum();
+        assert!(total < 1_650_000_000, "{total}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Each client's packet to whom it concerns.
+//!
+//! A packet is judged once, as a whole: what reaches a flow or an association is well-formed, between two hosts, and has
+//! right checksums. A TUN's kernel would look at them; here nobody else does. What is wrong is counted and dropped in
+//! silence: an answer to a damaged packet would go to whoever the damage names.
+//!
+//! After each batch the router steps back, so that the flows take what it queued before the next batch comes.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quell_packet::{FlowKey, IpPacket, addr, checksum, icmp, protocol};
+
+use super::books::{Books, DropReason};
+use super::config::UserspaceConfig;
+use super::datagram::Datagrams;
+use super::outbox::Outbox;
+use super::policy::Policy;
+use super::seam::{Inlet, Outlet};
+use super::tcp::Flows;
+
+/// What all parts of the egress share.
+pub(super) struct Common {
+    pub(super) config: UserspaceConfig,
+    pub(super) outbox: Outbox,
+    pub(super) books: Arc<Books>,
+}
+
+/// The table of tables.
+pub(super) struct Router {
+    common: Rc<Common>,
+    policy: Box<dyn Policy>,
+    flows: Flows,
+    datagrams: Datagrams,
+}
+
+impl Router {
+    /// Must be called within a `LocalSet`.
+    pub(super) fn new(
+        config: UserspaceConfig,
+        policy: Box<dyn Policy>,
+        outlet: Outlet,
+        books: Arc<Books>,
+    ) -> Self {
+        let common = Rc::new(Common {
+            config,
+            outbox: Outbox::new(outlet, Arc::clone(&books)),
+            books,
+        });
+        let flusher = Rc::clone(&common);
+        tokio::task::spawn_local(async move { flusher.outbox.flush_for_ever().await });
+        Self {
+            flows: Flows::new(Rc::clone(&common)),
+            datagrams: Datagrams::new(Rc::clone(&common)),
+            common,
+            policy,
+        }
+    }
+
+    /// Runs until no packet will come.
+    pub(super) async fn run(mut self, inlet: &Inlet) {
+        while let Some(mut batch) = inlet.receive().await {
+            for packet in batch.drain(..) {
+                if let Err(reason) = self.route(packet) {
+                    self.common.books.drop_one(reason);
+                }
+            }
+            inlet.recycle(batch);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Hands a packet on; whoever takes it counts it.
+    fn route(&mut self, packet: Bytes) -> Result<(), DropReason> {
+        let ip = IpPacket::parse(&packet).map_err(|_| DropReason::Malformed)?;
+        judge(&ip)?;
+        let key = FlowKey::of(&ip);
+        match (ip, ip.protocol()) {
+            (_, protocol::TCP) => self.flows.handle(key, packet.clone(), self.policy.as_mut()),
+            (_, protocol::UDP) => self.datagrams.handle_udp(key, &ip, self.policy.as_mut()),
+            (IpPacket::V4(_), protocol::ICMP) | (IpPacket::V6(_), protocol::ICMPV6) => {
+                if icmp::is_error(&ip) {
+                    return self.flows.handle_error(&ip);
+                }
+                self.datagrams.handle_echo(key, &ip, self.policy.as_mut())
+            }
+            _ => Err(DropReason::UnsupportedProtocol),
+        }
+    }
+}
+
+/// Whether the packet is one that may be acted upon.
+fn judge(ip: &IpPacket<'_>) -> Result<(), DropReason> {
+    if ip.is_fragment() {
+        return Err(DropReason::Fragment);
+    }
+    if matches!(ip, IpPacket::V6(view) if view.has_routing_header()) {
+        return Err(DropReason::BadAddress);
+    }
+    let (source, destination) = (ip.source(), ip.destination());
+    let is_sound = |address| addr::is_host(address) && !addr::is_v4_mapped(address);
+    if !is_sound(source) || !is_sound(destination) {
+        return Err(DropReason::BadAddress);
+    }
+    let header_valid = match ip {
+        IpPacket::V4(view) => view.header_checksum_valid(),
+        IpPacket::V6(_) => true,
+    };
+    if !header_valid || checksum::upper_layer_valid(ip) == Some(false) {
+        return Err(DropReason::BadChecksum);
+    }
+    Ok(())
+}

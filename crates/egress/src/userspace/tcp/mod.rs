@@ -1,0 +1,254 @@
+//! TCP flows: the table, and how a flow is opened.
+//!
+//! A flow is keyed by the 5-tuple with the client's inner address, and has a task of its own from the SYN to the end:
+//!
+//! ```text
+//! SYN ─> Connecting ── the outside stands ──> Relaying ── both ended, reset, idle ──> gone
+//!             └── refused, unreachable, silent, given up by the client ──> gone
+//! ```
+//!
+//! While it connects, a flow is the SYN, a host socket and a task: the buffers, and a TCP that could answer, are made
+//! when there is something to answer for. So the SYN-ACK waits for the outside by construction, and a flood of SYNs is
+//! bounded by [`tcp_connecting_max`](super::UserspaceConfig::tcp_connecting_max) small things.
+//!
+//! When the table is full, the newcomer is refused; a flow that works is never ended for one that may not. Who has no
+//! flow is answered with a reset, so that a client whose provider was restarted learns it at once.
+
+mod connect;
+mod device;
+mod relay;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use quell_packet::{FlowKey, IpPacket, TcpView, icmp};
+use tokio::sync::Notify;
+
+use super::answer;
+use super::books::{DropReason, Event};
+use super::policy::{Asked, Policy, Protocol};
+use super::router::Common;
+
+/// Packets that wait for a flow's task: a full window of 256 KiB in segments of 1,240 bytes is 212.
+const QUEUE_PACKETS_MAX: usize = 256;
+
+/// What the router and a flow's task share.
+struct Flow {
+    queue: RefCell<VecDeque<Bytes>>,
+    wake: Notify,
+    /// The SYN to be answered; `None` when the outside stands.
+    syn: RefCell<Option<Bytes>>,
+    /// The client took its SYN back.
+    abandoned: Cell<bool>,
+    /// The longest packet that the path to the client takes, in bytes.
+    path_mtu: Cell<u16>,
+}
+
+type Table = RefCell<HashMap<FlowKey, Rc<Flow>>>;
+
+/// All TCP flows.
+pub(super) struct Flows {
+    common: Rc<Common>,
+    table: Rc<Table>,
+    connecting: Rc<Cell<usize>>,
+}
+
+impl Flows {
+    pub(super) fn new(common: Rc<Common>) -> Self {
+        Self {
+            common,
+            table: Rc::default(),
+            connecting: Rc::default(),
+        }
+    }
+
+    /// Takes a segment: hands it to its flow, or opens one.
+    pub(super) fn handle(
+        &mut self,
+        key: FlowKey,
+        packet: Bytes,
+        policy: &mut dyn Policy,
+    ) -> Result<(), DropReason> {
+        let flow = self.table.borrow().get(&key).map(Rc::clone);
+        if let Some(flow) = flow {
+            return self.feed(&flow, packet);
+        }
+        let ip = IpPacket::parse(&packet).map_err(|_| DropReason::Malformed)?;
+        let tcp = TcpView::parse(ip.payload()).map_err(|_| DropReason::Malformed)?;
+        let refused = if tcp.is_opening() {
+            self.open(key, &packet, policy)
+        } else {
+            Err(DropReason::NoFlow)
+        };
+        if refused.is_err() {
+            answer::reset(&ip, &self.common.outbox, &self.common.books);
+        }
+        refused
+    }
+
+    fn feed(&self, flow: &Flow, packet: Bytes) -> Result<(), DropReason> {
+        let mut syn = flow.syn.borrow_mut();
+        if let Some(waiting) = syn.as_mut() {
+            match while_connecting(waiting, &packet)? {
+                Meanwhile::Again => *waiting = compact(&packet),
+                Meanwhile::TakenBack => {
+                    flow.abandoned.set(true);
+                    flow.wake.notify_one();
+                }
+                Meanwhile::Nothing => {}
+            }
+            self.common.books.consume(1);
+            return Ok(());
+        }
+        let mut queue = flow.queue.borrow_mut();
+        if queue.len() >= QUEUE_PACKETS_MAX {
+            return Err(DropReason::QueueFull);
+        }
+        queue.push_back(packet);
+        flow.wake.notify_one();
+        Ok(())
+    }
+
+    fn open(
+        &mut self,
+        key: FlowKey,
+        syn: &[u8],
+        policy: &mut dyn Policy,
+    ) -> Result<(), DropReason> {
+        let config = &self.common.config;
+        let destination = SocketAddr::new(key.destination, key.destination_port);
+        let asked = Asked {
+            client: key.source,
+            destination,
+            protocol: Protocol::Tcp,
+        };
+        policy.admit(&asked).map_err(|_| DropReason::Denied)?;
+        let live = self.table.borrow().len();
+        if live >= config.tcp_flows_max {
+            return Err(DropReason::FlowsFull);
+        }
+        if self.connecting.get() >= config.tcp_connecting_max {
+            return Err(DropReason::ConnectingFull);
+        }
+        let socket = connect::socket(destination).map_err(|_| DropReason::SocketsExhausted)?;
+        let flow = Rc::new(Flow {
+            queue: RefCell::default(),
+            wake: Notify::new(),
+            syn: RefCell::new(Some(compact(syn))),
+            abandoned: Cell::new(false),
+            path_mtu: Cell::new(config.mtu),
+        });
+        let entry = Entry::new(self, key, Rc::clone(&flow));
+        tokio::task::spawn_local(connect::serve(entry, flow, socket, destination));
+        self.common.books.consume(1);
+        self.common.books.note(Event::TcpOpened);
+        Ok(())
+    }
+
+    /// Takes an ICMP error from the tunnel's side. The one that says something about a flow is "packet too big".
+    pub(super) fn handle_error(&self, ip: &IpPacket<'_>) -> Result<(), DropReason> {
+        let quoted = icmp::quoted_flow(ip).ok_or(DropReason::UnsupportedIcmp)?;
+        let mtu = icmp::reported_mtu(ip).ok_or(DropReason::UnsupportedIcmp)?;
+        let table = self.table.borrow();
+        let flow = table.get(&quoted.reversed()).ok_or(DropReason::NoFlow)?;
+        let least = if ip.source().is_ipv4() { 576 } else { 1_280 };
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(least);
+        flow.path_mtu.set(mtu.min(flow.path_mtu.get()));
+        self.common.books.consume(1);
+        Ok(())
+    }
+}
+
+/// What a segment means to a flow that connects.
+enum Meanwhile {
+    /// Another SYN: the client's TCP is still there, maybe with another number.
+    Again,
+    /// The client gave up.
+    TakenBack,
+    /// It is to be ignored, as a host whose SYN-ACK is under way would.
+    Nothing,
+}
+
+fn while_connecting(syn: &[u8], packet: &[u8]) -> Result<Meanwhile, DropReason> {
+    let malformed = |_| DropReason::Malformed;
+    let first = IpPacket::parse(syn).map_err(malformed)?;
+    let first = TcpView::parse(first.payload()).map_err(malformed)?;
+    let ip = IpPacket::parse(packet).map_err(malformed)?;
+    let tcp = TcpView::parse(ip.payload()).map_err(malformed)?;
+    Ok(if tcp.is_opening() {
+        Meanwhile::Again
+    } else if tcp.is_rst() && tcp.sequence() == first.sequence().wrapping_add(1) {
+        Meanwhile::TakenBack
+    } else {
+        Meanwhile::Nothing
+    })
+}
+
+/// A copy that pins nothing of the batch it came with.
+fn compact(packet: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(packet)
+}
+
+/// A flow's place in the table, held by its task: however the task ends, the place is free again, and what waited for it
+/// is counted.
+struct Entry {
+    common: Rc<Common>,
+    table: Rc<Table>,
+    connecting: Rc<Cell<usize>>,
+    is_connecting: bool,
+    key: FlowKey,
+    flow: Rc<Flow>,
+    end: Event,
+}
+
+impl Entry {
+    fn new(flows: &Flows, key: FlowKey, flow: Rc<Flow>) -> Self {
+        flows.table.borrow_mut().insert(key, Rc::clone(&flow));
+        flows.connecting.set(flows.connecting.get() + 1);
+        let entry = Self {
+            common: Rc::clone(&flows.common),
+            table: Rc::clone(&flows.table),
+            connecting: Rc::clone(&flows.connecting),
+            is_connecting: true,
+            key,
+            flow,
+            end: Event::TcpCutOff,
+        };
+        entry.report();
+        entry
+    }
+
+    /// The outside stands. How many flows there are, this one not counted.
+    fn set_established(&mut self) -> usize {
+        self.leave_connecting();
+        self.common.books.note(Event::TcpEstablished);
+        self.report();
+        let others = self.table.borrow().len().saturating_sub(1);
+        others.saturating_sub(self.connecting.get())
+    }
+
+    fn leave_connecting(&mut self) {
+        if std::mem::take(&mut self.is_connecting) {
+            self.connecting.set(self.connecting.get().saturating_sub(1));
+        }
+    }
+
+    fn report(&self) {
+        let flows = self.table.borrow().len();
+        self.common.books.set_flows(flows, self.connecting.get());
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.table.borrow_mut().remove(&self.key);
+        self.leave_connecting();
+        let left = self.flow.queue.borrow().len();
+        self.common.books.drop_many(DropReason::FlowEnded, left);
+        self.common.books.note(self.end);
+        self.report();
+    }
+}

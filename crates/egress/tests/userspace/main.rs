@@ -1,0 +1,5 @@
+//! The userspace egress as an engine drives it: a client's TCP speaks packets, real servers answer on loopback.
+#![allow(clippy::unwrap_used)]
+
+mod client;
+mod tcp;
