@@ -63,12 +63,13 @@ impl Outbox {
         self.space.notified()
     }
 
-    /// Writes a packet of `len` bytes; `None`, without calling `write`, when even the reserve is used up.
-    pub(super) fn write<R>(&self, len: usize, write: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
+    /// A place for one packet; `None` when even the reserve is used up.
+    pub(super) fn place(&self) -> Option<Place<'_>> {
+        (self.gathered.borrow().batch.len() < RESERVE_PACKETS).then_some(Place(self))
+    }
+
+    fn write<R>(&self, len: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut gathered = self.gathered.borrow_mut();
-        if gathered.batch.len() >= RESERVE_PACKETS {
-            return None;
-        }
         if gathered.slab.capacity() < len {
             // Reclaims the whole slab when its packets are gone, allocates another when not.
             gathered.slab.reserve(SLAB_BYTES.max(len));
@@ -85,13 +86,16 @@ impl Outbox {
         } else if waiting.is_multiple_of(BATCH_PACKETS_MAX) {
             self.flush();
         }
-        Some(result)
+        result
     }
 
     /// Writes a copy of a whole packet; whether there was room.
     pub(super) fn push(&self, packet: &[u8]) -> bool {
-        self.write(packet.len(), |buffer| buffer.copy_from_slice(packet))
-            .is_some()
+        let Some(place) = self.place() else {
+            return false;
+        };
+        place.write(packet.len(), |buffer| buffer.copy_from_slice(packet));
+        true
     }
 
     /// Hands over what is gathered, as far as the channel has room; whether all of it went.
@@ -126,6 +130,16 @@ impl Outbox {
             }
             self.space.notify_waiters();
         }
+    }
+}
+
+/// Room for a packet, to be used at once.
+pub(super) struct Place<'a>(&'a Outbox);
+
+impl Place<'_> {
+    /// Writes the packet, of `len` bytes.
+    pub(super) fn write<R>(self, len: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.0.write(len, write)
     }
 }
 

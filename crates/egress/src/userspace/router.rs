@@ -95,6 +95,15 @@ fn judge(ip: &IpPacket<'_>) -> Result<(), DropReason> {
     if ip.is_fragment() {
         return Err(DropReason::Fragment);
     }
+    let ports = FlowKey::of(ip);
+    let lacks_port = match ip.protocol() {
+        protocol::TCP => ports.source_port == 0 || ports.destination_port == 0,
+        protocol::UDP => ports.destination_port == 0,
+        _ => false,
+    };
+    if lacks_port {
+        return Err(DropReason::Malformed);
+    }
     if matches!(ip, IpPacket::V6(view) if view.has_routing_header()) {
         return Err(DropReason::BadAddress);
     }

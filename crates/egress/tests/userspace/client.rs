@@ -39,6 +39,8 @@ pub(crate) struct Client {
     pub(crate) others: VecDeque<BytesMut>,
     /// Resets that came.
     pub(crate) resets: usize,
+    /// The test speaks TCP itself: segments go to `others`.
+    pub(crate) is_raw: bool,
 }
 
 #[derive(Default)]
@@ -85,6 +87,7 @@ impl Client {
             next_port: 20_000,
             others: VecDeque::new(),
             resets: 0,
+            is_raw: false,
         }
     }
 
@@ -156,7 +159,7 @@ impl Client {
         for packet in batch {
             let ip = IpPacket::parse(&packet).unwrap();
             assert_ne!(quell_packet::checksum::upper_layer_valid(&ip), Some(false));
-            if ip.protocol() == protocol::TCP {
+            if ip.protocol() == protocol::TCP && !self.is_raw {
                 let tcp = TcpView::parse(ip.payload()).unwrap();
                 self.resets += usize::from(tcp.is_rst());
                 self.link.rx.push_back(packet);

@@ -1,5 +1,12 @@
 //! The userspace egress as an engine drives it: a client's TCP speaks packets, real servers answer on loopback.
 #![allow(clippy::unwrap_used)]
 
+mod alone;
 mod client;
+mod datagram;
+mod echo;
+mod endings;
+mod liars;
+mod limits;
+mod server;
 mod tcp;

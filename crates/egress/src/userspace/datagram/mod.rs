@@ -1,31 +1,355 @@
-//! UDP and echo associations.
-use super::books::DropReason;
-use super::policy::Policy;
-use super::router::Common;
-use quell_packet::{FlowKey, IpPacket};
+//! UDP and echo associations: one host socket for each port or identifier that a client speaks from.
+//!
+//! The socket is bound, never connected, so all remotes see the same host port (endpoint-independent mapping, RFC 4787
+//! REQ-1). Who may answer is who was spoken to, at that address and port, as with the masquerade of the egress `tun`:
+//! what works behind a home router works here, and nobody else gets a packet into the tunnel.
+//!
+//! An association ends when it carried nothing for [`udp_idle`](super::UserspaceConfig::udp_idle), either way, or when it
+//! is the one used longest ago and another needs its place. A datagram loses nothing by that but its port.
+//!
+//! Datagrams are sent from the router, without a queue: a host socket's buffer is one. Each association's task waits for
+//! what comes back, and while the outbox has no room it leaves that in the kernel.
+
+mod errors;
+mod remotes;
+mod reply;
+mod sockets;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::time::Instant;
+
+use lru_slab::LruSlab;
+use quell_packet::icmp::{self, Unreachable};
+use quell_packet::{FlowKey, IcmpView, IpPacket, PACKET_BYTES_MAX, UdpView};
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+
+use super::answer;
+use super::books::{DropReason, EchoState, Event};
+use super::policy::{Asked, Policy, Protocol};
+use super::router::Common;
+use remotes::Remotes;
+
+/// Datagrams that an association passes on before others have their turn.
+const TURN_DATAGRAMS: usize = 32;
+
+/// Whose association it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    client: IpAddr,
+    /// The port, or the echo identifier.
+    port: u16,
+    protocol: Protocol,
+}
+
+/// What the router and an association's task share.
+struct Association {
+    key: Key,
+    socket: UdpSocket,
+    remotes: RefCell<Remotes>,
+    used_at: Cell<Instant>,
+    /// Its place was given to another.
+    evicted: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    slots: HashMap<Key, u32>,
+    associations: LruSlab<Rc<Association>>,
+}
+
+/// All associations.
 pub(super) struct Datagrams {
     common: Rc<Common>,
+    table: Rc<RefCell<Table>>,
+    /// What a datagram is read into, by one association at a time.
+    scratch: Rc<RefCell<Vec<u8>>>,
 }
+
 impl Datagrams {
     pub(super) fn new(common: Rc<Common>) -> Self {
-        Self { common }
+        Self {
+            common,
+            table: Rc::default(),
+            scratch: Rc::new(RefCell::new(vec![0; PACKET_BYTES_MAX])),
+        }
     }
+
+    /// Sends a client's datagram.
     pub(super) fn handle_udp(
         &mut self,
-        _key: FlowKey,
-        _ip: &IpPacket<'_>,
-        _policy: &mut dyn Policy,
+        flow: FlowKey,
+        ip: &IpPacket<'_>,
+        policy: &mut dyn Policy,
     ) -> Result<(), DropReason> {
-        let _ = &self.common;
-        Err(DropReason::SendFailed)
+        let udp = UdpView::parse(ip.payload()).map_err(|_| DropReason::Malformed)?;
+        let key = Key {
+            client: flow.source,
+            port: flow.source_port,
+            protocol: Protocol::Udp,
+        };
+        let remote = SocketAddr::new(flow.destination, flow.destination_port);
+        self.send(key, remote, udp.payload(), ip, policy)
     }
+
+    /// Sends a client's echo request.
     pub(super) fn handle_echo(
         &mut self,
-        _key: FlowKey,
-        _ip: &IpPacket<'_>,
-        _policy: &mut dyn Policy,
+        flow: FlowKey,
+        ip: &IpPacket<'_>,
+        policy: &mut dyn Policy,
     ) -> Result<(), DropReason> {
-        Err(DropReason::EchoUnavailable)
+        let message = IcmpView::parse(ip.payload()).map_err(|_| DropReason::Malformed)?;
+        let request = match ip {
+            IpPacket::V4(_) => icmp::V4_ECHO_REQUEST,
+            IpPacket::V6(_) => icmp::V6_ECHO_REQUEST,
+        };
+        if message.kind() != request {
+            return Err(DropReason::UnsupportedIcmp);
+        }
+        let key = Key {
+            client: flow.source,
+            port: message.identifier(),
+            protocol: Protocol::Echo,
+        };
+        let remote = SocketAddr::new(flow.destination, 0);
+        self.send(key, remote, ip.payload(), ip, policy)
+    }
+
+    fn send(
+        &mut self,
+        key: Key,
+        remote: SocketAddr,
+        bytes: &[u8],
+        ip: &IpPacket<'_>,
+        policy: &mut dyn Policy,
+    ) -> Result<(), DropReason> {
+        let sent = self.try_send(key, remote, bytes, policy);
+        let why = match sent {
+            Ok(()) => {
+                self.common.books.consume(1);
+                return Ok(());
+            }
+            Err(DropReason::Denied) => Some(Unreachable::AdminProhibited),
+            Err(DropReason::SocketsExhausted | DropReason::Unreachable) => Some(Unreachable::Host),
+            Err(_) => None,
+        };
+        if let Some(why) = why {
+            answer::unreachable(ip, why, &self.common.outbox, &self.common.books);
+        }
+        sent
+    }
+
+    fn try_send(
+        &mut self,
+        key: Key,
+        remote: SocketAddr,
+        bytes: &[u8],
+        policy: &mut dyn Policy,
+    ) -> Result<(), DropReason> {
+        let known = self.touch(&key);
+        let is_new = known
+            .as_ref()
+            .is_none_or(|association| !association.remotes.borrow_mut().touch(remote));
+        if is_new {
+            let asked = Asked {
+                client: key.client,
+                destination: remote,
+                protocol: key.protocol,
+            };
+            policy.admit(&asked).map_err(|_| DropReason::Denied)?;
+        }
+        let association = match known {
+            Some(association) => association,
+            None => self.open(key)?,
+        };
+        if is_new {
+            association.remotes.borrow_mut().insert(remote);
+        }
+        association.used_at.set(Instant::now());
+        association.send(remote, bytes)
+    }
+
+    /// The association, which was used just now.
+    fn touch(&self, key: &Key) -> Option<Rc<Association>> {
+        let mut table = self.table.borrow_mut();
+        let slot = table.slots.get(key).copied()?;
+        Some(Rc::clone(table.associations.get_mut(slot)))
+    }
+
+    fn open(&mut self, key: Key) -> Result<Rc<Association>, DropReason> {
+        let socket = self.socket(&key)?;
+        let mut table = self.table.borrow_mut();
+        if table.associations.len() >= self.common.config.associations_max
+            && let Some(oldest) = table.associations.lru()
+        {
+            let oldest = table.associations.remove(oldest);
+            table.slots.remove(&oldest.key);
+            oldest.evicted.notify_one();
+        }
+        let association = Rc::new(Association {
+            key,
+            socket,
+            remotes: RefCell::new(Remotes::new(self.common.config.remotes_max)),
+            used_at: Cell::new(Instant::now()),
+            evicted: Notify::new(),
+        });
+        let slot = table.associations.insert(Rc::clone(&association));
+        table.slots.insert(key, slot);
+        drop(table);
+        let entry = Entry {
+            common: Rc::clone(&self.common),
+            table: Rc::clone(&self.table),
+            association: Rc::clone(&association),
+            end: Event::AssociationFailed,
+        };
+        entry.report();
+        self.common.books.note(Event::AssociationOpened);
+        tokio::task::spawn_local(listen(entry, Rc::clone(&self.scratch)));
+        Ok(association)
+    }
+
+    fn socket(&self, key: &Key) -> Result<UdpSocket, DropReason> {
+        if key.protocol != Protocol::Echo {
+            return sockets::udp(key.client).map_err(|_| DropReason::SocketsExhausted);
+        }
+        let made = sockets::echo(key.client);
+        let (state, reason) = match &made {
+            Ok(_) => (EchoState::Available, None),
+            Err(error) if sockets::is_forbidden(error) => {
+                (EchoState::Forbidden, Some(DropReason::EchoUnavailable))
+            }
+            Err(_) => (EchoState::Untried, Some(DropReason::SocketsExhausted)),
+        };
+        if state != EchoState::Untried {
+            self.common.books.set_echo(state);
+        }
+        made.map_err(|_| reason.unwrap_or(DropReason::SocketsExhausted))
+    }
+}
+
+impl Association {
+    fn send(&self, remote: SocketAddr, bytes: &[u8]) -> Result<(), DropReason> {
+        // Past tokio, which would have to learn first that a new socket is writable.
+        let socket = SockRef::from(&self.socket);
+        let mut result = socket.send_to(bytes, &remote.into());
+        if result.as_ref().is_err_and(errors::is_about_another) {
+            // The report of an earlier datagram's fate took this one's turn; the error queue has it, too.
+            result = socket.send_to(bytes, &remote.into());
+        }
+        result
+            .map(drop)
+            .map_err(|error| sockets::why_not_sent(&error))
+    }
+}
+
+/// An association's place in the table, held by its task.
+struct Entry {
+    common: Rc<Common>,
+    table: Rc<RefCell<Table>>,
+    association: Rc<Association>,
+    end: Event,
+}
+
+impl Entry {
+    fn report(&self) {
+        let count = self.table.borrow().associations.len();
+        self.common.books.set_associations(count as usize);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut table = self.table.borrow_mut();
+        let slot = table.slots.get(&self.association.key).copied();
+        if let Some(slot) = slot
+            && Rc::ptr_eq(table.associations.peek(slot), &self.association)
+        {
+            table.associations.remove(slot);
+            table.slots.remove(&self.association.key);
+        }
+        drop(table);
+        self.common.books.note(self.end);
+        self.report();
+    }
+}
+
+/// An association's life: passes on what comes, until nothing has for too long.
+async fn listen(mut entry: Entry, scratch: Rc<RefCell<Vec<u8>>>) {
+    let association = Rc::clone(&entry.association);
+    let common = Rc::clone(&entry.common);
+    let idle = common.config.udp_idle;
+    let mut timer = std::pin::pin!(tokio::time::sleep(idle));
+    loop {
+        tokio::select! {
+            ready = association.socket.ready(Interest::READABLE | Interest::ERROR) => {
+                if ready.is_err() {
+                    return;
+                }
+                if !common.outbox.has_room() {
+                    common.outbox.space().await;
+                }
+                association.pass_on(&common, &mut scratch.borrow_mut());
+                tokio::task::yield_now().await;
+            }
+            () = association.evicted.notified() => {
+                entry.end = Event::AssociationEvicted;
+                return;
+            }
+            () = timer.as_mut() => {
+                let due = association.used_at.get() + idle;
+                if due <= Instant::now() {
+                    entry.end = Event::AssociationIdle;
+                    return;
+                }
+                timer.as_mut().reset(due.into());
+            }
+        }
+    }
+}
+
+impl Association {
+    /// Passes on what has come, as far as there is room.
+    fn pass_on(&self, common: &Common, scratch: &mut [u8]) {
+        if self.key.protocol == Protocol::Udp {
+            self.pass_errors_on(common, scratch);
+        }
+        for _ in 0..TURN_DATAGRAMS {
+            if !common.outbox.has_room() {
+                return;
+            }
+            match self.socket.try_recv_from(scratch) {
+                Ok((len, from)) => self.pass_one(common, from, scratch.get(..len)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The fate of a datagram that was sent: the error queue has it.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn pass_one(&self, common: &Common, from: SocketAddr, bytes: Option<&[u8]>) {
+        // Without the scope that the host adds to a link-local address.
+        let remote = SocketAddr::new(from.ip(), from.port());
+        let bytes = bytes.unwrap_or_default();
+        if !self.remotes.borrow().knows(remote) {
+            common.books.note(Event::ReplyFiltered);
+            return;
+        }
+        self.used_at.set(Instant::now());
+        let client = SocketAddr::new(self.key.client, self.key.port);
+        let sent = match self.key.protocol {
+            Protocol::Udp => reply::udp(common, remote, client, bytes),
+            Protocol::Echo => reply::echo(common, remote.ip(), client, bytes),
+            Protocol::Tcp => false,
+        };
+        if !sent {
+            common.books.note(Event::ReplyDropped);
+        }
     }
 }

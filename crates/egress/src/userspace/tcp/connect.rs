@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use memmap2::MmapMut;
 use quell_packet::IpPacket;
 use quell_packet::icmp::Unreachable;
 use tokio::net::{TcpSocket, TcpStream};
@@ -39,15 +40,32 @@ pub(super) async fn serve(
         Ok(stream) => stream,
         Err(failure) => return failure.tell(&mut entry, &flow),
     };
-    let others = entry.set_established();
+    let bytes = entry.common.config.buffer_bytes(entry.established_others());
+    let Ok(mut memory) = buffers(bytes) else {
+        return Failure::Exhausted.tell(&mut entry, &flow);
+    };
+    entry.set_established();
     let Some(syn) = flow.syn.borrow_mut().take() else {
         return;
     };
     let common = Rc::clone(&entry.common);
-    let Some(relay) = Relay::new(&common, &entry.key, syn, stream, others) else {
+    let Some(relay) = Relay::new(&common, &entry.key, syn, stream, &mut memory) else {
         return;
     };
     entry.end = relay.run(&flow).await;
+}
+
+/// Memory for both buffers of a flow: pages of it are there when data came to them.
+///
+/// # Errors
+/// The system has no more maps to give.
+fn buffers(bytes: usize) -> io::Result<MmapMut> {
+    let memory = MmapMut::map_anon(2 * bytes)?;
+    // Many flows' maps stand side by side, and a huge page would fill hundreds of them for the first byte. A system that
+    // has no huge pages has no such advice.
+    #[cfg(target_os = "linux")]
+    let _ = memory.advise(memmap2::Advice::NoHugePage);
+    Ok(memory)
 }
 
 /// Why there is no outside connection.

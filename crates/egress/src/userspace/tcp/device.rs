@@ -84,25 +84,16 @@ impl RxToken for In {
 
 impl TxToken for Out<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
-        let mut write = Some(write);
         let fits = len <= self.path_mtu;
-        let written = if fits {
-            self.outbox.write(len, |packet| {
-                let result = write.take().map(|write| write(packet));
+        if let Some(place) = self.outbox.place().filter(|_| fits) {
+            return place.write(len, |packet| {
+                let result = write(packet);
                 seal(packet);
                 result
-            })
-        } else {
-            None
-        };
-        if let Some(Some(result)) = written {
-            return result;
+            });
         }
         // Too long for the path, or no room for an answer: smoltcp has to write it all the same.
         let mut packet = vec![0; len];
-        let Some(write) = write else {
-            unreachable!("the outbox calls back when it says so");
-        };
         let result = write(&mut packet);
         if fits || !self.send_in_pieces(&packet) {
             self.books.note(Event::AnswerDropped);
@@ -125,7 +116,10 @@ impl Out<'_> {
         let data = packet.get(headers..).unwrap_or_default();
         let pieces = data.len().div_ceil(room);
         for (index, piece) in data.chunks(room).enumerate() {
-            let sent = self.outbox.write(headers + piece.len(), |buffer| {
+            let Some(place) = self.outbox.place() else {
+                return false;
+            };
+            place.write(headers + piece.len(), |buffer| {
                 let (head, body) = buffer.split_at_mut(headers);
                 head.copy_from_slice(packet.get(..headers).unwrap_or_default());
                 body.copy_from_slice(piece);
@@ -134,9 +128,6 @@ impl Out<'_> {
                 set_length(buffer);
                 seal(buffer);
             });
-            if sent.is_none() {
-                return false;
-            }
         }
         true
     }
@@ -192,5 +183,80 @@ fn write_sum(bytes: &mut [u8], at: usize, start: checksum::Sum) {
     let sum = start.bytes(bytes).finish();
     if let Some(field) = bytes.get_mut(at..at + 2) {
         field.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use quell_packet::build::{self, Segment};
+    use quell_packet::tcp::flags;
+
+    use super::super::super::seam;
+    use super::*;
+
+    /// Sends a segment with 3,000 bytes and FIN over a path of 1,280 bytes.
+    fn pieces(addresses: [&str; 2]) -> Vec<Vec<u8>> {
+        let books = Arc::new(Books::default());
+        let (_sink, _inlet, mut source, outlet) = seam::pair(&books, crossbeam_channel::never());
+        let outbox = Outbox::new(outlet, Arc::clone(&books));
+        let [from, to] = addresses.map(|address| address.parse().unwrap());
+        let segment = Segment {
+            sequence: u32::MAX - 1_000,
+            acknowledgement: 7,
+            flags: flags::ACK | flags::FIN | flags::PSH,
+            window: 9,
+            options: &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2],
+        };
+        let data: Vec<u8> = (0..3_000_u32).map(|at| at as u8).collect();
+        let packet = build::tcp(from, to, &segment, &data);
+        let out = Out {
+            outbox: &outbox,
+            books: &books,
+            path_mtu: 1_280,
+        };
+        out.consume(packet.len(), |buffer| buffer.copy_from_slice(&packet));
+        for _ in 0..64 {
+            outbox.push(&[0x45; 20]);
+        }
+        let mut batch = Vec::new();
+        source.read_batch(&mut batch).unwrap();
+        batch
+            .into_iter()
+            .map(|packet| packet.to_vec())
+            .filter(|packet| packet.len() > 20)
+            .collect()
+    }
+
+    #[test]
+    fn a_segment_too_long_for_the_path_goes_in_pieces() {
+        for addresses in [
+            ["192.0.2.1:80", "10.0.0.1:9"],
+            ["[fd00::1]:80", "[fd00::2]:9"],
+        ] {
+            let mut expected = u32::MAX - 1_000;
+            let mut data = Vec::new();
+            let pieces = pieces(addresses);
+            assert_eq!(pieces.len(), 3);
+            for (index, piece) in pieces.iter().enumerate() {
+                assert!(piece.len() <= 1_280);
+                let ip = IpPacket::parse(piece).unwrap();
+                assert_eq!(checksum::upper_layer_valid(&ip), Some(true));
+                if let IpPacket::V4(view) = ip {
+                    assert!(view.header_checksum_valid());
+                }
+                let tcp = TcpView::parse(ip.payload()).unwrap();
+                assert_eq!((tcp.sequence(), tcp.acknowledgement()), (expected, 7));
+                assert_eq!(tcp.is_fin(), index == 2);
+                assert_eq!(tcp.header_len(), 32, "each has the options");
+                let bytes = &ip.payload()[32..];
+                data.extend_from_slice(bytes);
+                expected = expected.wrapping_add(bytes.len() as u32);
+            }
+            assert!(data == (0..3_000_u32).map(|at| at as u8).collect::<Vec<_>>());
+        }
     }
 }

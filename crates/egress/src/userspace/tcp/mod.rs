@@ -78,6 +78,11 @@ impl Flows {
         }
         let ip = IpPacket::parse(&packet).map_err(|_| DropReason::Malformed)?;
         let tcp = TcpView::parse(ip.payload()).map_err(|_| DropReason::Malformed)?;
+        // What smoltcp would not read must not open anything either.
+        let is_sound = !tcp.is_fin() && tcp.options().all(|option| option.is_ok());
+        if tcp.is_opening() && !is_sound {
+            return Err(DropReason::Malformed);
+        }
         let refused = if tcp.is_opening() {
             self.open(key, &packet, policy)
         } else {
@@ -221,13 +226,19 @@ impl Entry {
         entry
     }
 
-    /// The outside stands. How many flows there are, this one not counted.
-    fn set_established(&mut self) -> usize {
+    /// How many flows stand already.
+    fn established_others(&self) -> usize {
+        self.table
+            .borrow()
+            .len()
+            .saturating_sub(self.connecting.get())
+    }
+
+    /// The outside stands.
+    fn set_established(&mut self) {
         self.leave_connecting();
         self.common.books.note(Event::TcpEstablished);
         self.report();
-        let others = self.table.borrow().len().saturating_sub(1);
-        others.saturating_sub(self.connecting.get())
     }
 
     fn leave_connecting(&mut self) {

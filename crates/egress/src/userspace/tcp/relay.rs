@@ -45,10 +45,10 @@ use super::device::Link;
 const ACK_DELAY: SmolDuration = SmolDuration::from_millis(5);
 
 /// One flow whose outside connection stands.
-pub(super) struct Relay {
+pub(super) struct Relay<'b> {
     common: Rc<Common>,
     interface: Interface,
-    sockets: SocketSet<'static>,
+    sockets: SocketSet<'b>,
     handle: SocketHandle,
     packets: VecDeque<Bytes>,
     outside: Outside,
@@ -90,15 +90,15 @@ enum Turn {
     Over(Event),
 }
 
-impl Relay {
-    /// Makes the client's end of a flow, as a listener that is about to hear `syn`. `others` says how many flows are there
-    /// already. `None` for a key that no TCP has.
+impl<'b> Relay<'b> {
+    /// Makes the client's end of a flow, as a listener that is about to hear `syn`, with two halves of `memory` as its
+    /// buffers. `None` for a key that no TCP has.
     pub(super) fn new(
         common: &Rc<Common>,
         key: &FlowKey,
         syn: Bytes,
         stream: TcpStream,
-        others: usize,
+        memory: &'b mut [u8],
     ) -> Option<Self> {
         let mtu = usize::from(common.config.mtu);
         let mut packets = VecDeque::from([syn]);
@@ -118,11 +118,8 @@ impl Relay {
             let _ = addresses.push(IpCidr::new(key.destination.into(), 0));
         });
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
-        let bytes = common.config.buffer_bytes(others);
-        let mut socket = Socket::new(
-            SocketBuffer::new(vec![0; bytes]),
-            SocketBuffer::new(vec![0; bytes]),
-        );
+        let (receive, send) = memory.split_at_mut(memory.len() / 2);
+        let mut socket = Socket::new(SocketBuffer::new(receive), SocketBuffer::new(send));
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(Some(ACK_DELAY));
         socket.set_congestion_control(CongestionControl::Cubic);
@@ -239,7 +236,7 @@ impl Relay {
         }
     }
 
-    fn socket(&mut self) -> &mut Socket<'static> {
+    fn socket(&mut self) -> &mut Socket<'b> {
         self.sockets.get_mut(self.handle)
     }
 
@@ -324,8 +321,10 @@ impl Relay {
     fn idle_at(&self) -> Instant {
         let config = &self.common.config;
         let socket = self.sockets.get::<Socket<'_>>(self.handle);
-        let is_silent = socket.send_queue() > 0 || socket.state() == State::SynReceived;
-        if is_silent {
+        if socket.state() == State::SynReceived {
+            // The client's own handshake: as long as we waited for the outside's.
+            self.heard_at + config.tcp_connect_timeout
+        } else if socket.send_queue() > 0 {
             self.heard_at + config.tcp_idle_transitory
         } else if self.outside.read_ended || self.outside.write_ended {
             self.active_at + config.tcp_idle_transitory

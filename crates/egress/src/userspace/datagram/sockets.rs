@@ -1,0 +1,101 @@
+//! The host sockets behind associations, and what their errors mean.
+//!
+//! UDP sockets are bound to a port that the host chooses, and asked to report the ICMP errors that their datagrams draw:
+//! an unconnected socket would not be told otherwise.
+//!
+//! Echo sockets are the unprivileged ones (`SOCK_DGRAM` with ICMP). The host chooses the identifier on the wire and gives
+//! each socket its own replies alone. Linux allows them to the groups in `net.ipv4.ping_group_range`, IPv6 included.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::UdpSocket;
+
+use super::super::books::DropReason;
+
+/// A UDP socket of the client's family.
+///
+/// # Errors
+/// The host has none to give.
+pub(super) fn udp(client: IpAddr) -> io::Result<UdpSocket> {
+    let socket = new(client, Protocol::UDP)?;
+    #[cfg(target_os = "linux")]
+    report_errors(&socket, client)?;
+    let any: IpAddr = match client {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    socket.bind(&SocketAddr::new(any, 0).into())?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// An echo socket of the client's family.
+///
+/// # Errors
+/// The host has none to give, or none to this process ([`is_forbidden`]).
+pub(super) fn echo(client: IpAddr) -> io::Result<UdpSocket> {
+    let protocol = match client {
+        IpAddr::V4(_) => Protocol::ICMPV4,
+        IpAddr::V6(_) => Protocol::ICMPV6,
+    };
+    UdpSocket::from_std(new(client, protocol)?.into())
+}
+
+fn new(client: IpAddr, protocol: Protocol) -> io::Result<Socket> {
+    let domain = match client {
+        IpAddr::V4(_) => Domain::IPV4,
+        IpAddr::V6(_) => Domain::IPV6,
+    };
+    let socket = Socket::new(domain, Type::DGRAM, Some(protocol))?;
+    if domain == Domain::IPV6 {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+#[cfg(target_os = "linux")]
+fn report_errors(socket: &Socket, client: IpAddr) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+
+    match client {
+        IpAddr::V4(_) => setsockopt(socket, sockopt::Ipv4RecvErr, &true)?,
+        IpAddr::V6(_) => setsockopt(socket, sockopt::Ipv6RecvErr, &true)?,
+    }
+    Ok(())
+}
+
+/// Whether an echo socket was refused for who we are, and not for want of something.
+pub(super) fn is_forbidden(error: &io::Error) -> bool {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library's enum is open, and everything else passes by itself"
+    )]
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => true,
+        // EPROTONOSUPPORT and EAFNOSUPPORT have no name in the library.
+        io::ErrorKind::InvalidInput => true,
+        _ => matches!(error.raw_os_error(), Some(93 | 97)),
+    }
+}
+
+/// Why a datagram was not sent.
+pub(super) fn why_not_sent(error: &io::Error) -> DropReason {
+    /// Linux's number of "message too long", which has no name in the library.
+    const EMSGSIZE: i32 = 90;
+    if error.raw_os_error() == Some(EMSGSIZE) {
+        return DropReason::TooLarge;
+    }
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library's enum is open, and the last arm counts what has no name here"
+    )]
+    match error.kind() {
+        io::ErrorKind::WouldBlock => DropReason::SocketFull,
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::NetworkDown => DropReason::Unreachable,
+        _ => DropReason::SendFailed,
+    }
+}
