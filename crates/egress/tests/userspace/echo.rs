@@ -3,38 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use nix::sched::{CloneFlags, unshare};
 use quell_egress::userspace::{DropReason, EchoState};
 use quell_packet::{FlowKey, IcmpView, IpPacket, build};
 
 use crate::client::{Client, V4, V6};
-
-/// A thread in a network namespace of its own, whose groups 0 to `last` may have echo sockets.
-fn in_namespace(last: &str, body: impl FnOnce() + Send) {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-                skipped(&format!("no network namespace: {error}"));
-                return;
-            }
-            let up = std::process::Command::new("ip")
-                .args(["link", "set", "lo", "up"])
-                .status();
-            if !up.is_ok_and(|status| status.success()) {
-                skipped("no program `ip`");
-                return;
-            }
-            std::fs::write("/proc/sys/net/ipv4/ping_group_range", last).unwrap();
-            body();
-        });
-        thread.join().unwrap();
-    });
-}
-
-#[allow(clippy::print_stdout)]
-fn skipped(why: &str) {
-    println!("skipped: {why}");
-}
+use crate::namespace::in_namespace;
 
 const TARGETS: [(&str, IpAddr); 2] = [("127.0.0.1", IpAddr::V4(V4)), ("::1", IpAddr::V6(V6))];
 

@@ -1,7 +1,7 @@
 //! TCP flows that do not come to be, or end otherwise than in order; and readers that are slow.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use quell_packet::{FlowKey, IcmpView, IpPacket, icmp};
 use smoltcp::socket::tcp::State;
 
 use crate::client::Client;
+use crate::namespace::in_namespace;
 use crate::server::{echo, pattern, serve, silent};
 use crate::tcp::read_some;
 
@@ -56,6 +57,34 @@ fn a_destination_that_is_silent_is_silent_until_the_time_is_up() {
     assert_eq!((message.kind(), message.code()), (3, 1), "host unreachable");
     let quoted = icmp::quoted_flow(&ip).unwrap();
     assert_eq!(quoted.destination_port, silent.at.port());
+}
+
+#[test]
+fn a_destination_without_a_way_is_an_error_and_a_reset() {
+    // Loopback is all there is.
+    in_namespace("1 0", || {
+        for (to, expected) in [("192.0.2.1:80", (3, 1)), ("[2001:db8::1]:80", (1, 3))] {
+            let to: SocketAddr = to.parse().unwrap();
+            let mut client = Client::new();
+            let flow = client.connect(to, 4_096);
+            client.until("the reset", |client| {
+                client.tcp(flow).state() == State::Closed
+            });
+            assert_eq!(client.status().count(Event::TcpUnreachable), 1);
+            let own: SocketAddr = match to {
+                SocketAddr::V4(_) => (crate::client::V4, 5_000).into(),
+                SocketAddr::V6(_) => (crate::client::V6, 5_000).into(),
+            };
+            client.send_raw(quell_packet::build::udp(own, to, b"hello"));
+            client.until("both errors", |client| client.others.len() == 2);
+            for packet in &client.others {
+                let ip = IpPacket::parse(packet).unwrap();
+                let message = IcmpView::parse(ip.payload()).unwrap();
+                assert_eq!((message.kind(), message.code()), expected);
+            }
+            assert_eq!(client.status().dropped(DropReason::Unreachable), 1);
+        }
+    });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use quell_packet::build::{self, Header, Segment};
 use quell_packet::tcp::flags;
 use quell_packet::{IpPacket, TcpView};
 
-use crate::client::{Client, V4};
+use crate::client::{Client, V4, V6};
 use crate::server::{echo, serve, silent};
 
 fn own(port: u16) -> SocketAddr {
@@ -98,12 +98,32 @@ fn damaged_and_pointless_packets_are_counted_by_reason() {
     let mut header_damaged = syn.clone();
     header_damaged[8] ^= 1;
     let header = |to: &str| Header::new(V4.into(), to.parse().unwrap());
+    let routed = Header {
+        extensions: &[(quell_packet::protocol::ROUTING, &[0, 1, 0, 0, 0, 0])],
+        ..Header::new(V6.into(), "::1".parse().unwrap())
+    };
+    let syn_with = |bits, options: &[u8]| {
+        let segment = Segment {
+            flags: bits,
+            options,
+            ..Segment::default()
+        };
+        build::tcp(own(6_001), server, &segment, b"")
+    };
     let fragment = Header {
         more_fragments: true,
         ..header("127.0.0.1")
     };
     let cases = [
         (DropReason::Malformed, syn[..30].to_vec()),
+        // No port, and what a TCP would not read as the beginning of a connection.
+        (DropReason::Malformed, build::tcp_syn(own(0), server, 1_240)),
+        (DropReason::Malformed, header("127.0.0.1").udp(1, 0, b"")),
+        (DropReason::Malformed, syn_with(flags::SYN, &[2, 60])),
+        (
+            DropReason::Malformed,
+            syn_with(flags::SYN | flags::FIN, &[]),
+        ),
         (DropReason::BadChecksum, damaged),
         (DropReason::BadChecksum, header_damaged),
         (DropReason::BadAddress, header("224.0.0.1").udp(1, 2, b"")),
@@ -111,6 +131,7 @@ fn damaged_and_pointless_packets_are_counted_by_reason() {
             DropReason::BadAddress,
             header("::ffff:127.0.0.1").udp(1, 2, b""),
         ),
+        (DropReason::BadAddress, routed.udp(1, 2, b"")),
         (
             DropReason::UnsupportedProtocol,
             header("127.0.0.1").packet(132, b"sctp"),

@@ -8,5 +8,8 @@ mod echo;
 mod endings;
 mod liars;
 mod limits;
+mod namespace;
+mod pressure;
+mod segments;
 mod server;
 mod tcp;

@@ -104,14 +104,12 @@ fn a_download_arrives_whole() {
         stream.write_all(&pattern(BULK_BYTES)).unwrap();
     });
     let mut client = Client::new();
-    let start = Instant::now();
     let flow = client.connect(server, 1 << 20);
     let mut heard = Vec::new();
     client.until("the download", |client| {
         read_some(client, flow, &mut heard);
         !client.tcp(flow).may_recv() && client.tcp(flow).state() != State::SynSent
     });
-    say_rate("download", start);
     assert_eq!(heard.len(), BULK_BYTES);
     assert!(hash(&heard) == hash(&pattern(BULK_BYTES)));
     client.tcp(flow).close();
@@ -131,7 +129,6 @@ fn an_upload_arrives_whole() {
     });
     let mut client = Client::new();
     let bytes = pattern(BULK_BYTES);
-    let start = Instant::now();
     let flow = client.connect(server, 1 << 20);
     let mut said = 0;
     client.until("the upload", |client| {
@@ -143,16 +140,8 @@ fn an_upload_arrives_whole() {
     });
     client.tcp(flow).close();
     client.until("the end", |client| is_over(client, flow));
-    say_rate("upload", start);
     assert!(thread.join().unwrap() == [hash(&bytes)]);
     client.until_quiet();
-}
-
-fn say_rate(what: &str, start: Instant) {
-    let rate = BULK_BYTES as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e6;
-    figure(&format!(
-        "{what} {rate:.0} Mbit/s, the client's TCP included"
-    ));
 }
 
 #[test]

@@ -16,6 +16,7 @@
 
 mod connect;
 mod device;
+mod outside;
 mod relay;
 
 use std::cell::{Cell, RefCell};

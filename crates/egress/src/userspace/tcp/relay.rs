@@ -6,15 +6,12 @@
 //! ```
 //!
 //! A turn takes the packets that wait, moves bytes until one side is full or empty, and sends what smoltcp has to say.
-//! Bytes go between smoltcp's buffers and the kernel without a stop in between. Back-pressure is the two buffers: while
-//! the receive buffer is full the client sees its window shut, and while the send buffer is full nothing is read, so the
-//! far end sees the host's window shut. To read for every acknowledgement would be a system call for two segments: a
-//! buffer is filled when a quarter of it is free.
+//! Back-pressure is the two buffers: while the receive buffer is full the client sees its window shut, and while the send
+//! buffer is full nothing is read, so the far end sees the host's window shut.
 //!
 //! Ends: a FIN from the client, once all before it went out, shuts the host socket's writing half; the end of what the
 //! outside sends closes smoltcp's. The flow is over when both went through and were acknowledged. A reset on one side is
-//! a reset on the other: a host socket that is dropped before both ends went through is reset, never closed as if all
-//! had been said. Time-wait is not waited out here: a last FIN that comes again is answered with a reset, which its
+//! a reset on the other. Time-wait is not waited out here: a last FIN that comes again is answered with a reset, which its
 //! sender, having said and heard everything, does not show its application.
 
 use std::collections::VecDeque;
@@ -31,7 +28,6 @@ use smoltcp::iface::{
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration as SmolDuration, Instant as SmolInstant};
 use smoltcp::wire::{HardwareAddress, IpCidr};
-use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -39,6 +35,7 @@ use super::super::books::Event;
 use super::super::router::Common;
 use super::Flow;
 use super::device::Link;
+use super::outside::Outside;
 
 /// How long an acknowledgement may wait for data to ride on, unless two segments wait for it. Below the 10 ms in which
 /// people notice nothing, above the time in which a host on the same network answers.
@@ -58,26 +55,6 @@ pub(super) struct Relay<'b> {
     active_at: Instant,
     /// Something was heard from the client.
     heard_at: Instant,
-}
-
-/// The host socket, and what went through it.
-struct Outside {
-    stream: TcpStream,
-    /// The far end has said everything.
-    read_ended: bool,
-    /// It was told that the client has.
-    write_ended: bool,
-    /// The last write found the host's buffer full.
-    write_blocked: bool,
-}
-
-impl Drop for Outside {
-    fn drop(&mut self) {
-        if !(self.read_ended && self.write_ended) {
-            // A socket that cannot be told closes in order, which is the lesser evil beside staying open.
-            let _ = self.stream.set_zero_linger();
-        }
-    }
 }
 
 /// What a turn did.
@@ -133,12 +110,7 @@ impl<'b> Relay<'b> {
             sockets,
             handle,
             packets,
-            outside: Outside {
-                stream,
-                read_ended: false,
-                write_ended: false,
-                write_blocked: false,
-            },
+            outside: Outside::new(stream),
             mtu,
             epoch: now,
             active_at: now,
@@ -220,7 +192,7 @@ impl<'b> Relay<'b> {
 
     /// Whether the flow is over, and how that is to be called.
     fn over(&self) -> Option<Event> {
-        let ended = self.outside.read_ended && self.outside.write_ended;
+        let ended = self.outside.has_ended();
         match self.sockets.get::<Socket<'_>>(self.handle).state() {
             State::Closed | State::TimeWait if ended => Some(Event::TcpClosed),
             State::Closed | State::Listen => Some(Event::TcpResetByClient),
@@ -290,7 +262,7 @@ impl<'b> Relay<'b> {
     fn move_bytes(&mut self) -> io::Result<bool> {
         let socket = self.sockets.get_mut::<Socket<'_>>(self.handle);
         let outward = self.outside.write_from(socket)?;
-        let inward = if wants_read(&self.outside, socket) {
+        let inward = if self.outside.wants_read(socket) {
             self.outside.read_into(socket)?
         } else {
             false
@@ -299,7 +271,7 @@ impl<'b> Relay<'b> {
     }
 
     fn wants_read(&self) -> bool {
-        wants_read(&self.outside, self.sockets.get(self.handle))
+        self.outside.wants_read(self.sockets.get(self.handle))
     }
 
     /// When to look again though nothing happened.
@@ -337,82 +309,6 @@ impl<'b> Relay<'b> {
         let elapsed = now.saturating_duration_since(self.epoch);
         SmolInstant::from_micros(i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX))
     }
-}
-
-/// Whether there is a quarter of the send buffer to read into.
-fn wants_read(outside: &Outside, socket: &Socket<'_>) -> bool {
-    let free = socket.send_capacity() - socket.send_queue();
-    !outside.read_ended && socket.may_send() && free >= socket.send_capacity() / 4
-}
-
-impl Outside {
-    /// Writes what the client sent, and passes its end on.
-    fn write_from(&mut self, socket: &mut Socket<'_>) -> io::Result<bool> {
-        let mut moved = false;
-        self.write_blocked = false;
-        while socket.can_recv() {
-            // Only a socket that may not receive refuses, and it can.
-            let Ok(written) = socket.recv(|data| match self.stream.try_write(data) {
-                Ok(written) => (written, Ok(written)),
-                Err(error) => (0, Err(error)),
-            }) else {
-                break;
-            };
-            match written {
-                Ok(_) => moved = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.write_blocked = true;
-                    return Ok(moved);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if !self.write_ended && has_sent_all(socket) {
-            SockRef::from(&self.stream).shutdown(std::net::Shutdown::Write)?;
-            self.write_ended = true;
-            moved = true;
-        }
-        Ok(moved)
-    }
-
-    /// Reads what the far end sends, and passes its end on.
-    fn read_into(&mut self, socket: &mut Socket<'_>) -> io::Result<bool> {
-        let mut moved = false;
-        while socket.can_send() {
-            let Ok(read) = socket.send(|room| match self.stream.try_read(room) {
-                Ok(read) => (read, Ok(read)),
-                Err(error) => (0, Err(error)),
-            }) else {
-                break;
-            };
-            match read {
-                Ok(0) => {
-                    self.read_ended = true;
-                    socket.close();
-                    return Ok(true);
-                }
-                Ok(_) => moved = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(moved)
-    }
-}
-
-/// Whether the client has ended its direction, and all of it was taken out of the buffer.
-fn has_sent_all(socket: &Socket<'_>) -> bool {
-    let has_ended = match socket.state() {
-        State::CloseWait | State::Closing | State::LastAck | State::TimeWait => true,
-        State::Closed
-        | State::Listen
-        | State::SynSent
-        | State::SynReceived
-        | State::Established
-        | State::FinWait1
-        | State::FinWait2 => false,
-    };
-    has_ended && socket.recv_queue() == 0
 }
 
 /// What smoltcp draws its initial sequence numbers from: unguessable for whoever is outside of the tunnel.

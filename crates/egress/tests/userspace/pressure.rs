@@ -1,0 +1,73 @@
+//! An engine that does not take what it is given.
+
+use std::io::Write;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use quell_egress::userspace::Event;
+use quell_packet::build;
+
+use crate::client::{Client, V4};
+use crate::server::{pattern, serve};
+use crate::tcp::read_some;
+
+/// Packets that the way to a client holds at most: the channel, the batch before it, and the test's own four batches.
+const HELD_MAX: u64 = (8 + 1 + 4 + 2) * 64;
+
+#[test]
+fn flows_wait_and_lose_nothing() {
+    const FLOWS: usize = 64;
+    const BYTES: usize = 200_000;
+    let (server, thread) = serve("127.0.0.1:0", FLOWS, |mut stream| {
+        stream.write_all(&pattern(BYTES)).unwrap();
+    });
+    let mut client = Client::new();
+    let mut flows: Vec<_> = (0..FLOWS)
+        .map(|_| (client.connect(server, 65_536), Vec::new()))
+        .collect();
+    client.until("all handshakes", |client| {
+        flows.iter().all(|(flow, _)| client.tcp(*flow).may_recv())
+    });
+    // Windows of 64 · 53 packets are open, and nobody reads.
+    std::thread::sleep(Duration::from_millis(300));
+    let before = client.status().count(Event::PacketOut);
+    std::thread::sleep(Duration::from_millis(300));
+    let held = client.status().count(Event::PacketOut);
+    assert_eq!(held, before, "a standstill");
+    client.until("all downloads", |client| {
+        for (flow, heard) in &mut flows {
+            read_some(client, *flow, heard);
+        }
+        flows.iter().all(|(_, heard)| heard.len() == BYTES)
+    });
+    assert!(flows.iter().all(|(_, heard)| *heard == pattern(BYTES)));
+    thread.join().unwrap();
+    assert_eq!(client.status().count(Event::AnswerDropped), 0);
+    assert_eq!(client.resets, 0);
+}
+
+#[test]
+fn datagrams_wait_in_the_kernel() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = server.local_addr().unwrap();
+    let mut client = Client::new();
+    client.send_raw(build::udp((V4, 5_000).into(), at, b"hello"));
+    let mut buffer = [0; 16];
+    let (_, from) = server.recv_from(&mut buffer).unwrap();
+    for _ in 0..20 {
+        for _ in 0..100 {
+            server.send_to(&[7; 1_000], from).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let held = client.status().count(Event::PacketOut);
+    assert!((64..=HELD_MAX).contains(&held), "{held}");
+    client.until("what was held", |client| client.others.len() as u64 >= held);
+    client.for_a_while(Duration::from_millis(50));
+    let status = client.status();
+    assert!(
+        status.count(Event::PacketOut) > held,
+        "the kernel's come next"
+    );
+    assert_eq!(status.count(Event::ReplyDropped), 0);
+}
