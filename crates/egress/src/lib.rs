@@ -1,4 +1,6 @@
-//! How a provider's packets reach the world: kernel forwarding and masquerade (DESIGN §8).
+//! How a provider's packets reach the world (DESIGN §8): kernel forwarding and masquerade, or unprivileged sockets.
+//!
+//! [`userspace`] is the egress without privileges, and says itself how it works. The rest is the egress `tun`.
 //!
 //! With the egress `tun`, a provider writes its clients' packets to its own TUN, and the kernel does the rest: it forwards
 //! them, and translates their pool addresses to the host's. [`KernelEgress`] is the host's side of that:

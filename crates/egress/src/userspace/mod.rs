@@ -29,6 +29,7 @@ mod answer;
 mod books;
 mod config;
 mod datagram;
+mod errno;
 mod outbox;
 mod policy;
 mod router;

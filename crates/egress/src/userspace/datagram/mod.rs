@@ -32,6 +32,7 @@ use tokio::sync::Notify;
 
 use super::answer;
 use super::books::{DropReason, EchoState, Event};
+use super::errno;
 use super::policy::{Asked, Policy, Protocol};
 use super::router::Common;
 use remotes::Remotes;
@@ -217,20 +218,19 @@ impl Datagrams {
 
     fn socket(&self, key: &Key) -> Result<UdpSocket, DropReason> {
         if key.protocol != Protocol::Echo {
-            return sockets::udp(key.client).map_err(|_| DropReason::SocketsExhausted);
+            return sockets::udp(key.client).map_err(|error| errno::why_no_socket(&error));
         }
-        let made = sockets::echo(key.client);
-        let (state, reason) = match &made {
-            Ok(_) => (EchoState::Available, None),
-            Err(error) if sockets::is_forbidden(error) => {
-                (EchoState::Forbidden, Some(DropReason::EchoUnavailable))
+        match sockets::echo(key.client) {
+            Ok(socket) => {
+                self.common.books.set_echo(EchoState::Available);
+                Ok(socket)
             }
-            Err(_) => (EchoState::Untried, Some(DropReason::SocketsExhausted)),
-        };
-        if state != EchoState::Untried {
-            self.common.books.set_echo(state);
+            Err(error) if errno::is_forbidden(&error) => {
+                self.common.books.set_echo(EchoState::Forbidden);
+                Err(DropReason::EchoUnavailable)
+            }
+            Err(error) => Err(errno::why_no_socket(&error)),
         }
-        made.map_err(|_| reason.unwrap_or(DropReason::SocketsExhausted))
     }
 }
 
@@ -245,7 +245,7 @@ impl Association {
         }
         result
             .map(drop)
-            .map_err(|error| sockets::why_not_sent(&error))
+            .map_err(|error| errno::why_not_sent(&error))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The host sockets behind associations, and what their errors mean.
+//! The host sockets behind associations.
 //!
 //! UDP sockets are bound to a port that the host chooses, and asked to report the ICMP errors that their datagrams draw:
 //! an unconnected socket would not be told otherwise.
@@ -11,8 +11,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
-
-use super::super::books::DropReason;
 
 /// A UDP socket of the client's family.
 ///
@@ -33,7 +31,7 @@ pub(super) fn udp(client: IpAddr) -> io::Result<UdpSocket> {
 /// An echo socket of the client's family.
 ///
 /// # Errors
-/// The host has none to give, or none to this process ([`is_forbidden`]).
+/// The host has none to give, or none to this process ([`is_forbidden`](super::super::errno::is_forbidden)).
 pub(super) fn echo(client: IpAddr) -> io::Result<UdpSocket> {
     let protocol = match client {
         IpAddr::V4(_) => Protocol::ICMPV4,
@@ -64,38 +62,4 @@ fn report_errors(socket: &Socket, client: IpAddr) -> io::Result<()> {
         IpAddr::V6(_) => setsockopt(socket, sockopt::Ipv6RecvErr, &true)?,
     }
     Ok(())
-}
-
-/// Whether an echo socket was refused for who we are, and not for want of something.
-pub(super) fn is_forbidden(error: &io::Error) -> bool {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the library's enum is open, and everything else passes by itself"
-    )]
-    match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => true,
-        // EPROTONOSUPPORT and EAFNOSUPPORT have no name in the library.
-        io::ErrorKind::InvalidInput => true,
-        _ => matches!(error.raw_os_error(), Some(93 | 97)),
-    }
-}
-
-/// Why a datagram was not sent.
-pub(super) fn why_not_sent(error: &io::Error) -> DropReason {
-    /// Linux's number of "message too long", which has no name in the library.
-    const EMSGSIZE: i32 = 90;
-    if error.raw_os_error() == Some(EMSGSIZE) {
-        return DropReason::TooLarge;
-    }
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the library's enum is open, and the last arm counts what has no name here"
-    )]
-    match error.kind() {
-        io::ErrorKind::WouldBlock => DropReason::SocketFull,
-        io::ErrorKind::HostUnreachable
-        | io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::NetworkDown => DropReason::Unreachable,
-        _ => DropReason::SendFailed,
-    }
 }

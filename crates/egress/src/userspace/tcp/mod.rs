@@ -30,6 +30,7 @@ use tokio::sync::Notify;
 
 use super::answer;
 use super::books::{DropReason, Event};
+use super::errno;
 use super::policy::{Asked, Policy, Protocol};
 use super::router::Common;
 
@@ -139,7 +140,7 @@ impl Flows {
         if self.connecting.get() >= config.tcp_connecting_max {
             return Err(DropReason::ConnectingFull);
         }
-        let socket = connect::socket(destination).map_err(|_| DropReason::SocketsExhausted)?;
+        let socket = connect::socket(destination).map_err(|error| errno::why_no_socket(&error))?;
         let flow = Rc::new(Flow {
             queue: RefCell::default(),
             wake: Notify::new(),
