@@ -141,6 +141,23 @@ impl Plan {
         End::start(&self.program, namespace, "provide", role, &self.folder)
     }
 
+    /// Starts all providers, each in its own of `namespaces`, and waits until they serve.
+    ///
+    /// # Errors
+    /// A process cannot be started, or does not become ready.
+    pub fn provide_all<'n>(
+        &self,
+        namespaces: impl Iterator<Item = &'n Namespace>,
+    ) -> Result<Vec<End>> {
+        let roles = self.provider_roles();
+        let started = roles.iter().zip(namespaces).map(|(role, namespace)| {
+            let mut provider = self.provide_as(role, namespace)?;
+            provider.until_ready()?;
+            Ok(provider)
+        });
+        started.collect()
+    }
+
     /// The roles of all providers, in the order in which the client's file names them.
     pub fn provider_roles(&self) -> Vec<String> {
         let more = self.more_providers.iter();

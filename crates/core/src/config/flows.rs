@@ -56,7 +56,7 @@ impl FlowsConfig {
     /// The first setting outside its range, named as in a configuration file.
     pub fn try_new(self) -> Result<Self, ConfigError> {
         let s = Duration::from_secs;
-        number("limits.flows_max", self.flows_max, 16..=1_048_576)?;
+        number("flows.flows_max", self.flows_max, 16..=1_048_576)?;
         duration("flows.tcp_idle", self.tcp_idle, s(10)..=s(86_400))?;
         duration("flows.other_idle", self.other_idle, s(10)..=s(3_600))?;
         duration("flows.closing_idle", self.closing_idle, s(1)..=s(600))?;
@@ -76,12 +76,12 @@ mod tests {
         FlowsConfig::default().try_new().unwrap();
         let cases: [(&str, Change<FlowsConfig>, Change<FlowsConfig>); 10] = [
             (
-                "limits.flows_max",
+                "flows.flows_max",
                 |c| c.flows_max = 16,
                 |c| c.flows_max = 15,
             ),
             (
-                "limits.flows_max",
+                "flows.flows_max",
                 |c| c.flows_max = 1_048_576,
                 |c| c.flows_max = 1_048_577,
             ),

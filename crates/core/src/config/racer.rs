@@ -114,6 +114,21 @@ mod tests {
                     |c| c.hedge_delay = Duration::from_millis(50),
                     |c| c.hedge_delay = Duration::from_millis(49),
                 ),
+                (
+                    "race.race_client_count",
+                    |c| c.race_client_count = 1,
+                    |c| c.race_client_count = 0,
+                ),
+                (
+                    "race.hedge_delay",
+                    |c| c.hedge_delay = Duration::from_secs(5),
+                    |c| c.hedge_delay = Duration::new(5, 1),
+                ),
+                (
+                    "race.races_max",
+                    |c| c.races_max = 65_536,
+                    |c| c.races_max = 65_537,
+                ),
                 ("race.races_max", |c| c.races_max = 16, |c| c.races_max = 15),
             ],
         );

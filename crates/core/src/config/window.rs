@@ -170,6 +170,51 @@ mod tests {
                     |c| c.window_max = 1,
                 ),
                 (
+                    "window.window_min",
+                    |c| c.window_min = 6,
+                    |c| c.window_min = 9,
+                ),
+                (
+                    "window.window_resize_interval",
+                    |c| c.window_resize_interval = Duration::from_secs(1),
+                    |c| c.window_resize_interval = Duration::from_millis(999),
+                ),
+                (
+                    "window.flows_per_exit",
+                    |c| c.flows_per_exit = 65_536,
+                    |c| c.flows_per_exit = 65_537,
+                ),
+                (
+                    "window.evictions_max",
+                    |c| c.evictions_max = 1,
+                    |c| c.evictions_max = 0,
+                ),
+                (
+                    "window.eviction_period",
+                    |c| c.eviction_period = Duration::from_secs(600),
+                    |c| c.eviction_period = Duration::new(600, 1),
+                ),
+                (
+                    "window.membership_min",
+                    |c| c.membership_min = Duration::from_secs(1),
+                    |c| c.membership_min = Duration::from_millis(999),
+                ),
+                (
+                    "window.quarantine_base",
+                    |c| c.quarantine_base = Duration::from_secs(1_800),
+                    |c| c.quarantine_base = Duration::new(3_600, 1),
+                ),
+                (
+                    "window.quarantine_max",
+                    |c| c.quarantine_max = Duration::from_secs(86_400),
+                    |c| c.quarantine_max = Duration::new(86_400, 1),
+                ),
+                (
+                    "window.quarantine_forgotten_after",
+                    |c| c.quarantine_forgotten_after = Duration::from_secs(86_400),
+                    |c| c.quarantine_forgotten_after = Duration::new(86_400, 1),
+                ),
+                (
                     "window.window_resize_interval",
                     |c| c.window_resize_interval = Duration::from_secs(600),
                     |c| c.window_resize_interval = Duration::new(600, 1),
@@ -211,5 +256,17 @@ mod tests {
                 ),
             ],
         );
+    }
+
+    #[test]
+    fn the_least_window_and_the_first_rest_end_where_they_say_with_the_others_moved() {
+        let most = WindowConfig {
+            window_min: 8,
+            window_max: 8,
+            quarantine_base: Duration::from_secs(3_600),
+            quarantine_max: Duration::from_secs(3_600),
+            ..WindowConfig::default()
+        };
+        assert_eq!(most.clone().try_new().as_ref(), Ok(&most));
     }
 }

@@ -151,6 +151,11 @@ fn live_through(seed: u64, policy: ExitPolicy, time: Duration) {
         world.outside.take_heard();
         world.forget_users();
     }
+    let window = &watch.last.window;
+    assert!(
+        window.evictions > 0 && window.joins > WINDOW_MIN as u64,
+        "nothing happened"
+    );
     switch.0.store(false, Ordering::Relaxed);
     heal(&mut world);
 }

@@ -38,12 +38,7 @@ impl Scene {
         let net = topology::fan(EXITS as u8, WIRE_MTU)?;
         let plan = plan(folder, &net)?;
         plan.write()?;
-        let mut providers = Vec::new();
-        for (role, site) in plan.provider_roles().iter().zip(&net.sites) {
-            let mut provider = plan.provide_as(role, &site.provider)?;
-            provider.until_ready()?;
-            providers.push(provider);
-        }
+        let providers = plan.provide_all(net.sites.iter().map(|site| &site.provider))?;
         let any = SocketAddr::new(WORLD_V4, 0);
         let server = net.world.run(|| Server::start(any))??;
         let mut client = plan.up(&net.client)?;
