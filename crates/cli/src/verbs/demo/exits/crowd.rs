@@ -104,7 +104,10 @@ impl Leaving {
                 strays: 0,
             };
         };
-        let settled = within().filter(|asked| asked.began > first.ended && asked.answer.is_ok());
+        // What was open when the next fault came may have moved because of that one.
+        let settled = within()
+            .filter(|asked| asked.began > first.ended && asked.ended < end)
+            .filter(|asked| asked.answer.is_ok());
         let strays = settled.filter(|asked| exit(asked) != exit(first));
         Self {
             after: Some(first.ended - fault),
