@@ -212,7 +212,7 @@ impl Plan {
             .collect();
         format!(
             "listen = \"{}\"\nprivate_key_file = \"{role}.key\"\nrun_dir = \"{run}\"\n\n{clients}\
-             [addresses]\n{}{}\n[egress]\nmasquerade = {}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
+             [addresses]\n{}{}\n[egress]\nkind = \"tun\"\nmasquerade = {}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
              [transport]\ndrain = \"{}ms\"\n\n[log]\nlevel = \"debug\"\n",
             provider.address,
             pool("ipv4_pool", &provider.ipv4_pool),
