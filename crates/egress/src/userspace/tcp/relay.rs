@@ -127,19 +127,27 @@ impl<'b> Relay<'b> {
                 Turn::Over(end) => return end,
                 Turn::More => tokio::task::yield_now().await,
                 Turn::Wait => {
-                    let deadline = self.deadline();
+                    // Asked once: the channel is emptied by another thread, and whoever waited for the timer because there
+                    // was no room, and not for room because there was, would wait for ever.
+                    let has_room = self.common.outbox.has_room();
+                    let deadline = self.deadline(has_room);
                     if armed != Some(deadline) {
                         timer.as_mut().reset(deadline.into());
                         armed = Some(deadline);
                     }
-                    self.wait(flow, timer.as_mut()).await;
+                    self.wait(flow, has_room, timer.as_mut()).await;
                 }
             }
         }
     }
 
     /// Returns when something may have changed.
-    async fn wait(&mut self, flow: &Flow, timer: std::pin::Pin<&mut tokio::time::Sleep>) {
+    async fn wait(
+        &mut self,
+        flow: &Flow,
+        has_room: bool,
+        timer: std::pin::Pin<&mut tokio::time::Sleep>,
+    ) {
         let wants_read = self.wants_read();
         let socket = self.sockets.get::<Socket<'_>>(self.handle);
         let wants_write = self.outside.write_blocked && socket.can_recv();
@@ -154,7 +162,7 @@ impl<'b> Relay<'b> {
             () = flow.wake.notified() => {}
             // What it says shows in the next read or write.
             _ = self.outside.stream.ready(interest.unwrap_or(Interest::READABLE)), if interest.is_some() => {}
-            () = outbox.space(), if !outbox.has_room() => {}
+            () = outbox.space(), if !has_room => {}
             () = timer => {}
         }
     }
@@ -253,8 +261,10 @@ impl<'b> Relay<'b> {
     fn send_packets(&mut self, flow: &Flow, now: Instant) {
         let at = self.smol(now);
         let mut link = Self::link(&self.common, &mut self.packets, self.mtu, flow);
-        while self.interface.poll_egress(at, &mut link, &mut self.sockets)
-            == PollResult::SocketStateChanged
+        // Asked before each packet: smoltcp stops its timer for a segment that it cannot place, and never sends it again.
+        while self.common.outbox.has_room()
+            && self.interface.poll_egress(at, &mut link, &mut self.sockets)
+                == PollResult::SocketStateChanged
         {}
     }
 
@@ -275,10 +285,10 @@ impl<'b> Relay<'b> {
     }
 
     /// When to look again though nothing happened.
-    fn deadline(&mut self) -> Instant {
+    fn deadline(&mut self, has_room: bool) -> Instant {
         let now = self.smol(Instant::now());
         let idle_at = self.idle_at();
-        if !self.common.outbox.has_room() {
+        if !has_room {
             // smoltcp would say "at once" for what it cannot send.
             return idle_at;
         }
