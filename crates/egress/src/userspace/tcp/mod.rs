@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quell_packet::{FlowKey, IpPacket, TcpView, icmp};
+use quell_packet::{FlowKey, IpPacket, TcpView};
 use tokio::sync::Notify;
 
 use super::answer;
@@ -155,17 +155,11 @@ impl Flows {
         Ok(())
     }
 
-    /// Takes an ICMP error from the tunnel's side. The one that says something about a flow is "packet too big".
-    pub(super) fn handle_error(&self, ip: &IpPacket<'_>) -> Result<(), DropReason> {
-        let quoted = icmp::quoted_flow(ip).ok_or(DropReason::UnsupportedIcmp)?;
-        let mtu = icmp::reported_mtu(ip).ok_or(DropReason::UnsupportedIcmp)?;
-        let table = self.table.borrow();
-        let flow = table.get(&quoted.reversed()).ok_or(DropReason::NoFlow)?;
-        let least = if ip.source().is_ipv4() { 576 } else { 1_280 };
-        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(least);
-        flow.path_mtu.set(mtu.min(flow.path_mtu.get()));
-        self.common.books.consume(1);
-        Ok(())
+    /// The path to the client of the flow, if it is one of TCP, takes packets of `mtu` bytes at most.
+    pub(super) fn shrink(&self, key: &FlowKey, mtu: u16) {
+        if let Some(flow) = self.table.borrow().get(key) {
+            flow.path_mtu.set(mtu.min(flow.path_mtu.get()));
+        }
     }
 }
 
