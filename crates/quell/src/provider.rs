@@ -16,7 +16,7 @@ use tracing::info;
 
 use crate::client::split;
 use crate::config::{ProviderFile, read_private_key};
-use crate::control::{self, Server};
+use crate::control::{self, Server, judging};
 use crate::device::add_addresses;
 use crate::error::Error;
 use crate::running::{Running, answers};
@@ -61,9 +61,10 @@ impl Provider {
             link.up().await?;
             let egress = KernelEgress::install(egress)?;
             let (mut engine, handle) = ProviderEngine::new(settings, split(tun), seed)?;
+            engine.watch_host(Some(&name))?;
             info!(listen = %engine.local_addr()?, interface = name, "provider is ready");
             // The starter may have gone; the engine then ends by its handle.
-            let _ = give.send((engine.messages(), engine.backend()));
+            let _ = give.send((engine.messages(), engine.backend(), engine.judge()));
             let _ = tell.send(Ok(handle));
             let ended = engine.run().await;
             // Why it ended says more than what could not be taken away afterwards.
@@ -71,10 +72,13 @@ impl Provider {
             ended?;
             Ok(removed?)
         })?;
-        let (messages, backend) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let (messages, backend, judge) = given.try_recv().map_err(|_| Error::EngineLost)?;
         let control = control::serve(
             &file.control_socket(),
-            answers(running.handle(), "provider", |report| report),
+            judging(
+                judge,
+                answers(running.handle(), "provider", |report| report),
+            ),
         )?;
         Ok(Self {
             _control: control,

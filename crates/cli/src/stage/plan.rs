@@ -39,6 +39,8 @@ pub struct Plan {
     pub ipv6_pool: String,
     /// Whether clients' addresses are translated.
     pub masquerade: bool,
+    /// What clients may speak to although it is denied by default: `egress.allow`.
+    pub allow: Vec<String>,
     /// The client's routes.
     pub routes: Vec<String>,
     /// More lines at the end of the client's `[tun]` table.
@@ -84,6 +86,7 @@ impl Plan {
             ipv4_pool: "10.85.0.0/16".to_owned(),
             ipv6_pool: "fd71:7175:656c::/64".to_owned(),
             masquerade: false,
+            allow: Vec::new(),
             routes: Vec::new(),
             client_tun: String::new(),
             drain: Duration::ZERO,
@@ -212,12 +215,13 @@ impl Plan {
             .collect();
         format!(
             "listen = \"{}\"\nprivate_key_file = \"{role}.key\"\nrun_dir = \"{run}\"\n\n{clients}\
-             [addresses]\n{}{}\n[egress]\nmasquerade = {}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
+             [addresses]\n{}{}\n[egress]\nmasquerade = {}\nallow = {:?}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
              [transport]\ndrain = \"{}ms\"\n\n[log]\nlevel = \"debug\"\n",
             provider.address,
             pool("ipv4_pool", &provider.ipv4_pool),
             pool("ipv6_pool", &provider.ipv6_pool),
             self.masquerade,
+            self.allow,
             self.drain.as_millis(),
             role = provider.role,
             run = run.display(),

@@ -11,9 +11,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quell_core::config::{
-    self, ClosedFlowsConfig, ConfigError, DoormanConfig, PathConfig, ProviderConfig,
+    self, ClosedFlowsConfig, ConfigError, DoormanConfig, EgressRulesConfig, PathConfig,
+    ProviderConfig,
 };
 use quell_core::provider::AddressPool;
+use quell_core::provider::rules::Rule;
 use quell_net::transport::TransportSettings;
 use quell_packet::addr::Prefix;
 use quell_wire::key::PublicKey;
@@ -134,6 +136,12 @@ pub struct EgressSection {
     /// carry draw a packet-too-big. Range 1,280 to 9,000.
     #[serde(deserialize_with = "text::number")]
     pub tun_mtu: u16,
+    /// What clients may speak to although it is denied by default: see [`EgressRulesConfig::allow`].
+    #[serde(deserialize_with = "text::list")]
+    pub allow: Vec<Rule>,
+    /// What clients may not speak to, also where `allow` names it: see [`EgressRulesConfig::deny`].
+    #[serde(deserialize_with = "text::list")]
+    pub deny: Vec<Rule>,
 }
 
 impl Default for EgressSection {
@@ -143,6 +151,8 @@ impl Default for EgressSection {
             masquerade: true,
             tun_name: "quell-exit".into(),
             tun_mtu: 1500,
+            allow: Vec::new(),
+            deny: Vec::new(),
         }
     }
 }
@@ -236,6 +246,7 @@ impl Default for ProviderTransport {
             hello_timeout,
             doorman,
             closed_flows: _,
+            egress_rules: _,
             drain,
         } = ProviderConfig::default();
         let quic = TransportSettings::default();
@@ -302,6 +313,11 @@ impl ProviderFile {
                 ..DoormanConfig::default()
             },
             closed_flows: ClosedFlowsConfig::default(),
+            egress_rules: EgressRulesConfig {
+                allow: self.egress.allow.clone(),
+                deny: self.egress.deny.clone(),
+                ..EgressRulesConfig::default()
+            },
             drain: self.transport.drain,
         }
     }

@@ -3,7 +3,7 @@
 //! One request a connection, one JSON line each way:
 //!
 //! ```text
-//! → {"command":"status"}
+//! → {"command":"status"}   or   {"command":{"judge":"10.1.2.3 tcp/443"}}
 //! ← {"ok":{…}}   or   {"error":"words for a person"}
 //! ```
 //!
@@ -22,9 +22,10 @@
 //! Whatever bytes arrive, the answer is an error in words, never a panic.
 //!
 //! The parts: `socket` puts the file in place and takes it away, `server`
-//! answers, `client` asks.
+//! answers, `client` asks, `judge` is what only a provider is asked.
 
 mod client;
+mod judge;
 mod server;
 mod socket;
 #[cfg(test)]
@@ -39,6 +40,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use client::{request, sockets_in};
+pub(crate) use judge::judging;
+pub use judge::{Question, QuestionError};
 pub use server::{Answer, AnswerFuture, Handler, Server, serve};
 
 /// Where control sockets live unless the configuration says otherwise.
@@ -77,6 +80,8 @@ pub struct Request {
 pub enum Command {
     /// How is it going: state, numbers and reasons, as one JSON object.
     Status,
+    /// Of a provider: may its clients speak to this?
+    Judge(Question),
 }
 
 /// One response line.

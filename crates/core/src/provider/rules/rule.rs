@@ -38,8 +38,22 @@ impl Ports {
         last: u16::MAX,
     };
 
+    /// The port, where it is one.
+    pub fn one(self) -> Option<u16> {
+        (self.first == self.last).then_some(self.first)
+    }
+
     fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
+    }
+}
+
+impl From<u16> for Ports {
+    fn from(port: u16) -> Self {
+        Self {
+            first: port,
+            last: port,
+        }
     }
 }
 
