@@ -14,11 +14,11 @@ const RULES_MAX: usize = 4_096;
 pub struct EgressRulesConfig {
     /// What is allowed although it is denied by default.
     ///
-    /// None: the defaults are what a provider owes its own network. At most 4,096.
+    /// `[]`: the defaults are what a provider owes its own network. At most 4,096 rules.
     pub allow: Vec<Rule>,
     /// What is denied, also where `allow` names it.
     ///
-    /// None. At most 4,096.
+    /// `[]`: what else a host reaches, its operator knows. At most 4,096 rules.
     pub deny: Vec<Rule>,
     /// Denied packets of one client that are answered each second in the long run.
     ///
@@ -33,8 +33,8 @@ pub struct EgressRulesConfig {
 impl Default for EgressRulesConfig {
     fn default() -> Self {
         Self {
-            allow: Vec::new(),
-            deny: Vec::new(),
+            allow: Vec::default(),
+            deny: Vec::default(),
             denial_answers_per_s_max: 50,
             denial_answer_burst_max: 100,
         }

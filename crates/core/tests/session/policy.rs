@@ -298,3 +298,17 @@ fn what_is_counted_is_explained_and_outlives_the_session() {
     assert!(world.provider_status().sessions.is_empty());
     check(&world);
 }
+
+#[test]
+fn counts_and_allowance_go_on_with_the_session_over_another_connection() {
+    let mut world = up(&[], &[]);
+    let (own, _) = inner(&world, 0);
+    send(&mut world, packet(own, ip("10.0.0.1"), 100));
+    let before = world.provider_status().sessions[0].egress;
+    assert_eq!(before.denied[Class::Private], 1);
+    world.break_connection(0);
+    world.run_for(Duration::from_secs(10));
+    let status = world.provider_status();
+    assert_eq!((status.resumes, status.sessions.len()), (1, 1));
+    assert_eq!(status.sessions[0].egress, before);
+}

@@ -519,3 +519,16 @@ fn an_explanation_names_the_class_what_opens_it_and_its_count() {
     assert_eq!((public.allowed, public.denied_packets), (true, 0));
     assert_eq!(public.partial_rules[0], "deny 203.0.113.0/24 udp/1-9");
 }
+
+#[test]
+fn of_two_addresses_inside_both_must_be_opened() {
+    // 8.8.8.9 where a /64 of the local NAT64 prefix has it, and 9.0.0.0 where a /96 would.
+    let both = ip("64:ff9b:1:7:8:808:900:0");
+    for (allow, expected) in [
+        (&["8.8.8.9"][..], Some(Class::Private)),
+        (&["9.0.0.0"], Some(Class::Private)),
+        (&["8.8.8.9", "9.0.0.0"], None),
+    ] {
+        assert_eq!(class_in(&rules(allow, &[]), both), expected, "{allow:?}");
+    }
+}

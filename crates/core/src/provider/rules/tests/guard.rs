@@ -214,3 +214,15 @@ fn other_rules_hold_from_the_next_packet_on() {
     guard.on_rules(&Arc::new(rules(&[], &[])));
     assert_eq!(judge(&mut guard, &packet, now), Fate::Pass);
 }
+
+#[test]
+fn a_part_of_a_ping_is_not_answered() {
+    let mut guard = guard(&[]);
+    let header = Header {
+        more_fragments: true,
+        ..Header::new(ip(OWN[0]), ip(GATEWAY[0]))
+    };
+    let part = header.icmp(icmp::V4_ECHO_REQUEST, 0, [0; 4], &[0; 8]);
+    let fate = judge(&mut guard, &part, Instant::now());
+    assert!(matches!(fate, Fate::Denied(_)), "{fate:?}");
+}
