@@ -7,7 +7,7 @@ use quell_core::provider::Roster;
 use quell_egress::{EgressConfig, KernelEgress};
 use quell_net::backend::BackendHandle;
 use quell_net::engine::Messages;
-use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
+use quell_net::engine::provider::{Judge, ProviderEngine, ProviderReport, ProviderSettings};
 use quell_net::identity::Identity;
 use quell_tun::link::Link;
 use quell_tun::os::{TunConfig, TunDevice};
@@ -16,7 +16,7 @@ use tracing::info;
 
 use crate::client::split;
 use crate::config::{ProviderFile, read_private_key};
-use crate::control::{self, Server, judging};
+use crate::control::{self, Explanation, Question, Server, judging};
 use crate::device::add_addresses;
 use crate::error::Error;
 use crate::running::{Running, answers};
@@ -28,6 +28,7 @@ pub struct Provider {
     running: Running<ProviderReport>,
     messages: Mutex<Option<Messages<PublicKey>>>,
     backend: BackendHandle,
+    judge: Judge,
 }
 
 impl Provider {
@@ -76,7 +77,7 @@ impl Provider {
         let control = control::serve(
             &file.control_socket(),
             judging(
-                judge,
+                judge.clone(),
                 answers(running.handle(), "provider", |report| report),
             ),
         )?;
@@ -85,6 +86,7 @@ impl Provider {
             running,
             messages: Mutex::new(Some(messages)),
             backend,
+            judge,
         })
     }
 
@@ -118,6 +120,14 @@ impl Provider {
     /// It has stopped.
     pub async fn status(&self) -> Result<ProviderReport, Error> {
         self.running.status().await
+    }
+
+    /// Whether its clients may speak to a destination, and why: what `quell why` says.
+    ///
+    /// # Errors
+    /// It has stopped.
+    pub async fn explain(&self, question: Question) -> Result<Explanation, Error> {
+        Ok(self.judge.explain(question.asked()).await?)
     }
 
     /// Resolves when it has ended by itself; [`Provider::stop`] tells why.

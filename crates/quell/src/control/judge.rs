@@ -96,7 +96,7 @@ impl From<Question> for String {
 }
 
 impl Question {
-    fn asked(self) -> Asked {
+    pub(crate) fn asked(self) -> Asked {
         let port =
             |ports: quell_core::provider::rules::Ports| ports.one().map_or(Port::None, Port::Known);
         let icmp = match self.destination {

@@ -42,6 +42,7 @@ use thiserror::Error;
 pub use client::{request, sockets_in};
 pub(crate) use judge::judging;
 pub use judge::{Question, QuestionError};
+pub use quell_core::provider::rules::Explanation;
 pub use server::{Answer, AnswerFuture, Handler, Server, serve};
 
 /// Where control sockets live unless the configuration says otherwise.

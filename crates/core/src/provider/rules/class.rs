@@ -37,6 +37,7 @@ macro_rules! classes {
 
 classes! {
     NotUnicast, "not_unicast", "multicast, broadcast, unspecified or reserved: no host has such an address";
+    SourceRoute, "source_route", "packet that names its own way, so that its destination is not the last one (RFC 7126, RFC 5095)";
     Metadata, "metadata", "metadata service of a cloud: it gives the host's credentials to whoever asks";
     Loopback, "loopback", "loopback address (RFC 1122, RFC 4291)";
     OwnAddress, "own_address", "the provider's own address";
@@ -50,9 +51,10 @@ classes! {
 }
 
 impl Class {
-    /// Whether `egress.allow` opens it. What the operator denies stays denied, and what no host has is sent to nobody.
+    /// Whether `egress.allow` opens it. What the operator denies stays denied, what no host has is sent to nobody, and of a
+    /// packet that goes on from its destination nobody knows where to.
     pub fn is_opened_by_allow(self) -> bool {
-        !matches!(self, Self::NotUnicast | Self::Operator)
+        !matches!(self, Self::NotUnicast | Self::SourceRoute | Self::Operator)
     }
 }
 

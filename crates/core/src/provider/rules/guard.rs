@@ -1,7 +1,8 @@
 //! The guard of one session's way out: what becomes of a packet of its client, and what the client hears.
 //!
 //! ```text
-//! packet ─┬─ denied ──────────────────────→ counted by class; answered while the allowance lasts:
+//! packet ─┬─ names its own way ───────────→ denied, as is
+//!         ├─ denied ──────────────────────→ counted by class; answered while the allowance lasts:
 //!         │                                   TCP      a reset, as if nobody listened (RFC 9293 §3.10.7.1)
 //!         │                                   the rest "administratively prohibited" (RFC 1812 §5.2.7.1, RFC 4443 §3.1)
 //!         ├─ echo request to the gateway ─→ answered here: people ping it, and only one of the egresses has such a host
@@ -34,6 +35,10 @@ use crate::bucket::TokenBucket;
 use crate::config::EgressRulesConfig;
 use crate::counters::counters;
 use crate::status::TunnelAddresses;
+
+/// The IPv4 options by which a packet names its own way (RFC 791 §3.1).
+const LOOSE_SOURCE_ROUTE: u8 = 131;
+const STRICT_SOURCE_ROUTE: u8 = 137;
 
 counters! {
     /// What the rules of the way out came to, in packets of clients.
@@ -108,7 +113,11 @@ impl EgressGuard {
 
     /// Judges a packet of the client, whose source is its own.
     pub(in crate::provider) fn judge(&mut self, ip: &IpPacket<'_>, now: Instant) -> Fate {
-        let Err(class) = self.rules.judge(&Asked::of(ip)) else {
+        let judged = match is_source_routed(ip) {
+            true => Err(Class::SourceRoute),
+            false => self.rules.judge(&Asked::of(ip)),
+        };
+        let Err(class) = judged else {
             return Fate::Pass;
         };
         if class == Class::OwnAddress
@@ -171,5 +180,17 @@ impl EgressGuard {
             IpAddr::V4(_) => self.gateway.gateway_ipv4.map(IpAddr::from),
             IpAddr::V6(_) => self.gateway.gateway_ipv6.map(IpAddr::from),
         }
+    }
+}
+
+/// Whether the packet goes on from its destination to an address that it brings along: then what was judged is not where
+/// it ends. Hosts refuse such packets by default, and an egress on one that does not is no way around the rules.
+fn is_source_routed(ip: &IpPacket<'_>) -> bool {
+    match ip {
+        IpPacket::V4(view) => view
+            .options()
+            .flatten()
+            .any(|option| matches!(option.kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE)),
+        IpPacket::V6(view) => view.is_en_route(),
     }
 }

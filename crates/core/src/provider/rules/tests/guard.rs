@@ -226,3 +226,39 @@ fn a_part_of_a_ping_is_not_answered() {
     let fate = judge(&mut guard, &part, Instant::now());
     assert!(matches!(fate, Fate::Denied(_)), "{fate:?}");
 }
+
+#[test]
+fn a_packet_that_names_its_own_way_is_denied_wherever_it_goes_first() {
+    let mut guard = guard(&["0.0.0.0/0", "::/0"]);
+    let now = Instant::now();
+    let header = Header::new(ip(OWN[0]), ip("203.0.113.1"));
+    for (options, is_denied) in [
+        (&[131, 7, 4, 10, 0, 0, 1, 0][..], true),
+        (&[1, 137, 7, 4, 10, 0, 0, 1], true),
+        // Recorded, not named.
+        (&[7, 7, 4, 0, 0, 0, 0, 0], false),
+        (&[], false),
+    ] {
+        let packet = Header { options, ..header }.udp(4_000, 53, b"data");
+        let fate = judge(&mut guard, &packet, now);
+        assert_eq!(fate != Fate::Pass, is_denied, "{options:?}");
+    }
+    let via = ip("fc00::7");
+    let std::net::IpAddr::V6(via) = via else {
+        panic!("{via}");
+    };
+    let header = Header::new(ip(OWN[1]), ip("2001:db8::1"));
+    for (segments_left, is_denied) in [(1, true), (0, false)] {
+        // Behind next header and length: type 0, segments left, four reserved bytes, one address.
+        let mut routing = vec![0, segments_left, 0, 0, 0, 0];
+        routing.extend(via.octets());
+        let extensions = [(protocol::ROUTING, &routing[..])];
+        let packet = Header {
+            extensions: &extensions,
+            ..header
+        };
+        let fate = judge(&mut guard, &packet.udp(4_000, 53, b"data"), now);
+        assert_eq!(fate != Fate::Pass, is_denied, "{segments_left}");
+    }
+    assert_eq!(guard.counters().denied[Class::SourceRoute], 3);
+}
