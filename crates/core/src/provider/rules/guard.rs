@@ -1,19 +1,17 @@
 //! The guard of one session's way out: what becomes of a packet of its client, and what the client hears.
 //!
 //! ```text
-//! packet ─┬─ names its own way ───────────→ denied, as is
-//!         ├─ denied ──────────────────────→ counted by class; answered while the allowance lasts:
+//! packet ─┬─ denied, or names its own way ─→ counted by class; answered while the allowance lasts:
 //!         │                                   TCP      a reset, as if nobody listened (RFC 9293 §3.10.7.1)
 //!         │                                   the rest "administratively prohibited" (RFC 1812 §5.2.7.1, RFC 4443 §3.1)
-//!         ├─ echo request to the gateway ─→ answered here: people ping it, and only one of the egresses has such a host
-//!         └─ the rest ────────────────────→ the egress
+//!         ├─ echo request to the gateway ──→ answered here: people ping it, and only one of the egresses has such a host
+//!         └─ the rest ─────────────────────→ the egress
 //! ```
 //!
 //! A denial that nobody hears is a timeout of two minutes, and an hour of somebody's search; so it is answered. Any TCP
 //! segment draws the reset, and not the SYN alone: a rule that is changed ends the connections it denies at once, where
-//! silence would have them wait for a quarter of an hour. The packet is one the client made, the answer is smaller or of
-//! its size and goes to its own address, so nobody else is reached by it; the allowance keeps a client that scans from
-//! filling its own way back.
+//! silence would have them wait for a quarter of an hour. The answer goes to the address of the client that asked for it and
+//! to nobody else, so it serves no attack; the allowance keeps a client that scans from filling its own way back.
 //!
 //! Answers are packets that the provider made: they are in the books of the path that carries them, and not among those
 //! of the world.
@@ -157,11 +155,12 @@ impl EgressGuard {
             IpPacket::V6(_) => (protocol::ICMPV6, icmp::V6_ECHO_REQUEST, icmp::V6_ECHO_REPLY),
         };
         let is_ours = self.own(ip.source()) == Some(ip.destination());
-        if !is_ours || ip.protocol() != number || ip.is_fragment() {
+        if !is_ours || ip.protocol() != number {
             return None;
         }
         let message = IcmpView::parse(ip.payload()).ok()?;
         let is_request = (message.kind(), message.code()) == (request, 0);
+        // A part of a message has no checksum that could be right.
         if !is_request || checksum::upper_layer_valid(ip) != Some(true) {
             return None;
         }
