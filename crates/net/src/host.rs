@@ -3,7 +3,7 @@
 //! A provider denies its clients the host itself and the links it is on; the core is told both and asks nobody. They are
 //! read with getifaddrs(3), which takes no privileges. The kernel says over a netlink socket *that* something changed; what
 //! it says is not looked at, because all addresses are read anew then, so a notice that is lost among others is no loss.
-//! Where there is no such socket the addresses are read every [`REREAD_INTERVAL`].
+//! Where there is no such socket the addresses are read every 5 s.
 //!
 //! ```text
 //! a notice ──→ read at once ──→ rest for SETTLE_TIME, in which notices gather ──→ wait
