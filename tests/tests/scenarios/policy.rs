@@ -1,5 +1,5 @@
-//! Whom a provider's clients may speak to, end to end: each denied destination has a server that would answer, on the
-//! provider itself or on its link, so that nothing but the rules stands in the way.
+//! Whom a provider's clients may speak to, end to end. The addresses of the provider and of its link have servers that would
+//! answer, so nothing but the rules stands in the way; what is denied otherwise is told by its counter and by `quell why`.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
