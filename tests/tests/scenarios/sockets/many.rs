@@ -129,7 +129,7 @@ fn beyond_the_hosts_descriptors_flows_are_refused_and_the_rest_go_on() -> Outcom
     answers("afterwards")?;
     limit_files(world.provider.child().id(), 1_024)?;
     let status = world.provider.status()?;
-    let dropped = status["egress"]["drops"]["sockets_exhausted"].as_u64();
+    let dropped = status["userspace"]["drops"]["sockets_exhausted"].as_u64();
     assert!(dropped >= Some(refused as u64), "{status}");
     drop(first);
     echo.join().map_err(|_| "the echo panicked")??;
