@@ -14,6 +14,7 @@ use crate::fixture::{Outcome, ROUTES, World, drops, trials, within};
 
 trials![
     what_trusts_the_provider_does_not_trust_its_clients,
+    nor_where_sockets_of_the_provider_speak_for_them,
     an_address_that_the_host_gets_is_denied_from_then_on,
     the_provider_is_pinged_and_nothing_else,
 ];
@@ -58,7 +59,16 @@ fn why(world: &World, destination: &str) -> Result<String, libtest_mimic::Failed
 
 // DESIGN §8
 fn what_trusts_the_provider_does_not_trust_its_clients() -> Outcome {
+    denials("tun")
+}
+
+fn nor_where_sockets_of_the_provider_speak_for_them() -> Outcome {
+    denials("userspace")
+}
+
+fn denials(kind: &str) -> Outcome {
     let world = World::with(1_500, |net, plan| {
+        plan.egress_kind = kind.to_owned();
         net.provider
             .iface("lo")?
             .add_address("169.254.169.254".parse()?, 32)?;
