@@ -1,7 +1,7 @@
 //! The workspace as cargo sees it: crate directions, libraries in their places, lints, one table of dependencies.
 //!
-//! Dependencies point one way (DESIGN §1): `wire, packet ← core ← {sim, net} ← quell ← cli`, `packet ← {tun, egress}`,
-//! `lab ← {cli, tests}`. The table below says it as an allowance for each crate, so that a new edge is a decision and not
+//! Dependencies point one way (DESIGN §1): `wire, packet ← core ← {sim, net} ← quell ← cli`, `packet ← {tun, stack}`,
+//! `stack ← {egress, proxy} ← quell`, `lab ← {cli, tests}`. The table below says it as an allowance for each crate, so that a new edge is a decision and not
 //! an accident. What only tests use may point further (the core is tested against `sim`), as the second column says.
 
 use std::process::Command;
@@ -25,6 +25,7 @@ const WHOLE: &[&str] = &[
     "quell-net",
     "quell-packet",
     "quell-sim",
+    "quell-stack",
     "quell-tun",
     "quell-wire",
 ];
@@ -42,9 +43,10 @@ const DIRECTIONS: &[Allowance] = &[
         &[],
     ),
     ("quell-tun", &["quell-packet"], &[]),
+    ("quell-stack", &["quell-packet"], &[]),
     (
         "quell-egress",
-        &["quell-packet"],
+        &["quell-packet", "quell-stack"],
         &["quell-lab", "quell-tun"],
     ),
     (
@@ -388,6 +390,7 @@ fn a_dependency_the_wrong_way_is_found() {
         ("quell-packet", "quell-wire", false),
         ("quell-tun", "quell-core", false),
         ("quell-egress", "quell-tun", false),
+        ("quell-stack", "quell-tun", false),
         ("quell-net", "quell", true),
         ("quell-net", "quell-sim", false),
         ("quell", "quell-lab", false),

@@ -1,8 +1,7 @@
 //! Each client's packet to whom it concerns.
 //!
-//! A packet is judged once, as a whole: what reaches a flow or an association is well-formed, between two hosts, and has
-//! right checksums. A TUN's kernel would look at them; here nobody else does. What is wrong is counted and dropped in
-//! silence: an answer to a damaged packet would go to whoever the damage names.
+//! A packet is judged once, as a whole ([`judge`]): what reaches a flow or an association is well-formed, between two
+//! hosts, and has right checksums. What is wrong is counted and dropped in silence.
 //!
 //! After each batch the router steps back, so that the flows take what it queued before the next batch comes.
 
@@ -10,14 +9,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quell_packet::{FlowKey, IpPacket, addr, checksum, icmp, protocol};
+use quell_packet::{FlowKey, IpPacket, icmp, protocol};
+use quell_stack::{Inlet, Ledger, Outbox, Outlet, judge};
 
 use super::books::{Books, DropReason};
 use super::config::UserspaceConfig;
 use super::datagram::Datagrams;
-use super::outbox::Outbox;
 use super::policy::Policy;
-use super::seam::{Inlet, Outlet};
 use super::tcp::Flows;
 
 /// What all parts of the egress share.
@@ -43,9 +41,10 @@ impl Router {
         outlet: Outlet,
         books: Arc<Books>,
     ) -> Self {
+        let ledger: Arc<dyn Ledger> = Arc::<Books>::clone(&books);
         let common = Rc::new(Common {
             config,
-            outbox: Outbox::new(outlet, Arc::clone(&books)),
+            outbox: Outbox::new(outlet, ledger),
             books,
         });
         let flusher = Rc::clone(&common);
@@ -88,36 +87,4 @@ impl Router {
             _ => Err(DropReason::UnsupportedProtocol),
         }
     }
-}
-
-/// Whether the packet is one that may be acted upon.
-fn judge(ip: &IpPacket<'_>) -> Result<(), DropReason> {
-    if ip.is_fragment() {
-        return Err(DropReason::Fragment);
-    }
-    let ports = FlowKey::of(ip);
-    let lacks_port = match ip.protocol() {
-        protocol::TCP => ports.source_port == 0 || ports.destination_port == 0,
-        protocol::UDP => ports.destination_port == 0,
-        _ => false,
-    };
-    if lacks_port {
-        return Err(DropReason::Malformed);
-    }
-    if matches!(ip, IpPacket::V6(view) if view.has_routing_header()) {
-        return Err(DropReason::BadAddress);
-    }
-    let (source, destination) = (ip.source(), ip.destination());
-    let is_sound = |address| addr::is_host(address) && !addr::is_v4_mapped(address);
-    if !is_sound(source) || !is_sound(destination) {
-        return Err(DropReason::BadAddress);
-    }
-    let header_valid = match ip {
-        IpPacket::V4(view) => view.header_checksum_valid(),
-        IpPacket::V6(_) => true,
-    };
-    if !header_valid || checksum::upper_layer_valid(ip) == Some(false) {
-        return Err(DropReason::BadChecksum);
-    }
-    Ok(())
 }
