@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use quell::control::{self, Command, RUN_DIR, Request};
+use quell::control::{self, Command, Request};
 use serde_json::Value;
 
 use crate::Failure;
@@ -25,7 +25,7 @@ pub(crate) struct Sockets {
     #[arg(long, value_name = "PATH", env = "QUELL_CONTROL_SOCKET")]
     socket: Option<PathBuf>,
     /// The folder to look for control sockets in
-    #[arg(long, value_name = "DIR", default_value = RUN_DIR)]
+    #[arg(long, value_name = "DIR", default_value_os_t = control::run_dir())]
     run_dir: PathBuf,
 }
 

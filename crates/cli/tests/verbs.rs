@@ -330,7 +330,7 @@ fn check_prints_a_providers_clients_and_pools() {
         "10.85.0.0/16, the provider is 10.85.0.1",
         "fd71:6c6c::/64, the provider is fd71:6c6c::1",
         "65533 clients",
-        "tun quell-exit, MTU 1500, masqueraded",
+        "userspace, without privileges, MTU 1500",
     ];
     for part in parts {
         assert!(said.out.contains(part), "no «{part}» in: {}", said.out);

@@ -5,7 +5,9 @@ pub mod client;
 pub mod config;
 pub mod control;
 mod device;
+mod egress;
 pub mod error;
+mod packets;
 pub mod provider;
 mod running;
 

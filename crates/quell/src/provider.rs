@@ -1,23 +1,20 @@
-//! A provider: the QUIC server, its TUN, and the kernel's way to the world.
+//! A provider: the QUIC server, and behind it a way to the world.
 
 use std::sync::mpsc;
 
 use parking_lot::Mutex;
 use quell_core::provider::Roster;
-use quell_egress::{EgressConfig, KernelEgress};
 use quell_net::backend::BackendHandle;
 use quell_net::engine::Messages;
 use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
 use quell_net::identity::Identity;
-use quell_tun::link::Link;
-use quell_tun::os::{TunConfig, TunDevice};
 use quell_wire::key::PublicKey;
+use serde::Serialize;
 use tracing::info;
 
-use crate::client::split;
 use crate::config::{ProviderFile, read_private_key};
 use crate::control::{self, Server};
-use crate::device::add_addresses;
+use crate::egress::{self, EgressStatus};
 use crate::error::Error;
 use crate::running::{Running, answers};
 
@@ -32,49 +29,39 @@ pub struct Provider {
 
 impl Provider {
     /// Starts the provider that `file` describes, in the calling thread's network
-    /// namespace. Needs CAP_NET_ADMIN.
+    /// namespace. Needs CAP_NET_ADMIN for `egress.kind = "tun"`, nothing for `userspace`.
     ///
     /// # Errors
-    /// The key, the TUN, the forwarding, the UDP port or the control socket is
-    /// not to be had.
+    /// The key, the way to the world, the UDP port or the control socket is not to
+    /// be had.
     pub fn start(file: &ProviderFile) -> Result<Self, Error> {
         let settings = settings(file)?;
-        let egress = EgressConfig {
-            tun_name: file.egress.tun_name.clone(),
-            ipv4_pool: file.addresses.ipv4_pool,
-            ipv6_pool: file.addresses.ipv6_pool,
-            masquerade: file.egress.masquerade,
-            run_dir: file.run_dir.clone(),
-        };
         let gateway = settings.pool.gateway();
-        let mtu = file.egress.tun_mtu;
+        let file_of_egress = file.clone();
         let seed = rand::random();
         let (give, given) = mpsc::channel();
         let running = Running::start("quell-provider", move |tell| async move {
-            let name = egress.tun_name.clone();
-            let tun = TunDevice::create(TunConfig {
-                name: Some(name.clone()),
-                mtu,
-            })?;
-            let link = Link::open(&name).await?;
-            add_addresses(&link, &gateway).await?;
-            link.up().await?;
-            let egress = KernelEgress::install(egress)?;
-            let (mut engine, handle) = ProviderEngine::new(settings, split(tun), seed)?;
-            info!(listen = %engine.local_addr()?, interface = name, "provider is ready");
+            let (device, egress) = egress::open(&file_of_egress, &gateway).await?;
+            let (mut engine, handle) = ProviderEngine::new(settings, device, seed)?;
+            let kind = file_of_egress.egress.kind.as_str();
+            info!(listen = %engine.local_addr()?, egress = kind, "provider is ready");
             // The starter may have gone; the engine then ends by its handle.
-            let _ = give.send((engine.messages(), engine.backend()));
+            let _ = give.send((engine.messages(), engine.backend(), egress.view()));
             let _ = tell.send(Ok(handle));
             let ended = engine.run().await;
             // Why it ended says more than what could not be taken away afterwards.
             let removed = egress.remove();
             ended?;
-            Ok(removed?)
+            removed
         })?;
-        let (messages, backend) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let (messages, backend, view) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let status = move |report: ProviderReport| Described {
+            report,
+            egress: view.status(),
+        };
         let control = control::serve(
             &file.control_socket(),
-            answers(running.handle(), "provider", |report| report),
+            answers(running.handle(), "provider", status),
         )?;
         Ok(Self {
             _control: control,
@@ -132,6 +119,14 @@ impl Provider {
     }
 }
 
+/// What the control socket says of a provider.
+#[derive(Serialize)]
+struct Described {
+    #[serde(flatten)]
+    report: ProviderReport,
+    egress: EgressStatus,
+}
+
 fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {
     let clients = file
         .clients
@@ -145,6 +140,6 @@ fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {
         pool: file.addresses.pool()?,
         transport: file.transport.quic().try_new()?,
         backend: file.backend.settings().try_new()?,
-        mtu_max: file.egress.tun_mtu,
+        mtu_max: file.egress.mtu,
     })
 }

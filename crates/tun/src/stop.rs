@@ -38,8 +38,10 @@ impl StopHandle {
         Ok(Self::new(Wake::Event(event)))
     }
 
-    /// A handle whose reader selects on a channel.
-    pub(crate) fn with_channel() -> (Self, crossbeam_channel::Receiver<()>) {
+    /// A handle whose reader selects on a channel: for devices that are made elsewhere. The receiver gets a message when
+    /// the signal is given, and is closed when the last handle is gone.
+    #[must_use]
+    pub fn with_channel() -> (Self, crossbeam_channel::Receiver<()>) {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         (Self::new(Wake::Channel(sender)), receiver)
     }

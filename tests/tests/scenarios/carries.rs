@@ -27,7 +27,30 @@ const MB: u64 = 1_000_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn ping_in_both_families() -> Outcome {
-    let world = World::new(1_500)?;
+    ping(World::new(1_500)?)
+}
+
+fn files_of_200_mb_come_and_go_with_the_right_hash() -> Outcome {
+    files(World::new(1_500)?)
+}
+
+fn sixty_four_downloads_at_once() -> Outcome {
+    downloads(World::new(1_500)?)
+}
+
+fn names_are_resolved_over_udp() -> Outcome {
+    names(World::new(1_500)?)
+}
+
+fn udp_of_every_size_up_to_fragments() -> Outcome {
+    sizes_of_udp(World::new(1_500)?)
+}
+
+fn icmp_errors_come_back() -> Outcome {
+    errors(World::new(1_500)?)
+}
+
+pub(crate) fn ping(world: World) -> Outcome {
     for target in FAMILIES {
         let report = world.net.client.run(|| {
             probe::ping(
@@ -43,8 +66,7 @@ fn ping_in_both_families() -> Outcome {
     world.finish()
 }
 
-fn files_of_200_mb_come_and_go_with_the_right_hash() -> Outcome {
-    let mut world = World::new(1_500)?;
+pub(crate) fn files(mut world: World) -> Outcome {
     world.until_mtu(1_390)?;
     for target in FAMILIES {
         let server = world
@@ -71,8 +93,7 @@ fn files_of_200_mb_come_and_go_with_the_right_hash() -> Outcome {
     world.finish()
 }
 
-fn sixty_four_downloads_at_once() -> Outcome {
-    let world = World::new(1_500)?;
+pub(crate) fn downloads(world: World) -> Outcome {
     let server = world
         .net
         .world
@@ -96,8 +117,7 @@ fn sixty_four_downloads_at_once() -> Outcome {
     world.finish()
 }
 
-fn names_are_resolved_over_udp() -> Outcome {
-    let world = World::new(1_500)?;
+pub(crate) fn names(world: World) -> Outcome {
     let record = Ipv4Addr::new(192, 0, 2, 7);
     for target in FAMILIES {
         let server = world
@@ -112,8 +132,7 @@ fn names_are_resolved_over_udp() -> Outcome {
     world.finish()
 }
 
-fn udp_of_every_size_up_to_fragments() -> Outcome {
-    let mut world = World::new(1_500)?;
+pub(crate) fn sizes_of_udp(mut world: World) -> Outcome {
     world.until_mtu(1_390)?;
     for target in FAMILIES {
         let echo = world
@@ -153,8 +172,7 @@ fn round_trip(server: SocketAddr, len: usize) -> Outcome {
     Err(format!("{len} bytes: {first:?}").into())
 }
 
-fn icmp_errors_come_back() -> Outcome {
-    let world = World::new(1_500)?;
+pub(crate) fn errors(world: World) -> Outcome {
     for target in FAMILIES {
         let closed = SocketAddr::new(target, 9);
         world

@@ -29,6 +29,7 @@ mod mtu;
 mod ports;
 mod refused;
 mod resets;
+mod sockets;
 mod stopped;
 mod three;
 
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         ports::trials(),
         refused::trials(),
         resets::trials(),
+        sockets::trials(),
         stopped::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()

@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 23] = [
+const STRUCTS: [(&str, &str, &str); 24] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -62,6 +62,11 @@ const STRUCTS: [(&str, &str, &str); 23] = [
         "Who may start a handshake",
         "crates/core/src/config/doorman.rs",
         "DoormanConfig",
+    ),
+    (
+        "What a provider without privileges holds",
+        "crates/egress/src/userspace/config.rs",
+        "UserspaceConfig",
     ),
     (
         "Flows that a client gave up",

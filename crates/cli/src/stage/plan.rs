@@ -37,6 +37,10 @@ pub struct Plan {
     pub ipv4_pool: String,
     /// The IPv6 pool; empty for none.
     pub ipv6_pool: String,
+    /// The providers' way to the world, as their files name it.
+    pub egress_kind: String,
+    /// More lines at the end of the providers' `[egress]` table.
+    pub provider_egress: String,
     /// Whether clients' addresses are translated.
     pub masquerade: bool,
     /// The client's routes.
@@ -83,6 +87,8 @@ impl Plan {
             dial: address,
             ipv4_pool: "10.85.0.0/16".to_owned(),
             ipv6_pool: "fd71:7175:656c::/64".to_owned(),
+            egress_kind: "tun".to_owned(),
+            provider_egress: String::new(),
             masquerade: false,
             routes: Vec::new(),
             client_tun: String::new(),
@@ -212,12 +218,14 @@ impl Plan {
             .collect();
         format!(
             "listen = \"{}\"\nprivate_key_file = \"{role}.key\"\nrun_dir = \"{run}\"\n\n{clients}\
-             [addresses]\n{}{}\n[egress]\nmasquerade = {}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
+             [addresses]\n{}{}\n[egress]\nkind = \"{}\"\nmasquerade = {}\n{}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
              [transport]\ndrain = \"{}ms\"\n\n[log]\nlevel = \"debug\"\n",
             provider.address,
             pool("ipv4_pool", &provider.ipv4_pool),
             pool("ipv6_pool", &provider.ipv6_pool),
+            self.egress_kind,
             self.masquerade,
+            self.provider_egress,
             self.drain.as_millis(),
             role = provider.role,
             run = run.display(),

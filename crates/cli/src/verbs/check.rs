@@ -120,21 +120,13 @@ fn provider(file: &ProviderFile) -> Result<Table, Failure> {
     table.row("room for", format!("{} clients", pool.capacity()));
     table.row("sessions", format!("{} at most", file.limits.sessions_max));
     let egress = &file.egress;
-    let kind = match egress.kind {
-        EgressKind::Tun => "tun",
-        _ => "other",
+    let way = if egress.kind == EgressKind::Tun {
+        let not = if egress.masquerade { "" } else { "not " };
+        format!("tun {}, {not}masqueraded", egress.tun_name)
+    } else {
+        format!("{}, without privileges", egress.kind.as_str())
     };
-    let source = match egress.masquerade {
-        true => "masqueraded",
-        false => "not masqueraded",
-    };
-    table.row(
-        "egress",
-        format!(
-            "{kind} {}, MTU {}, {source}",
-            egress.tun_name, egress.tun_mtu
-        ),
-    );
+    table.row("egress", format!("{way}, MTU {}", egress.mtu));
     lanes(&mut table, &file.core().path.lanes);
     quic(&mut table, file.transport.quic());
     backend(&mut table, &file.backend);

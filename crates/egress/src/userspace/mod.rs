@@ -108,6 +108,14 @@ impl Userspace {
         self.books.status()
     }
 
+    /// Sees into it from any thread, also when it has ended.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer {
+            books: Arc::clone(&self.books),
+        }
+    }
+
     /// Ends it, and waits until every socket is closed. Outside connections that stand are reset.
     pub fn stop(mut self) {
         self.end();
@@ -119,6 +127,20 @@ impl Userspace {
             // A panic there ended the egress already, and was reported by the hook.
             let _ = thread.join();
         }
+    }
+}
+
+/// Sees what a [`Userspace`] does.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    books: Arc<Books>,
+}
+
+impl Observer {
+    /// What it holds, and what became of its packets.
+    #[must_use]
+    pub fn status(&self) -> UserspaceStatus {
+        self.books.status()
     }
 }
 

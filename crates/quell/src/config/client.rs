@@ -69,7 +69,8 @@ pub struct ClientFile {
     pub log: LogSection,
     /// Folder of what lives as long as the process: the control socket's default place.
     ///
-    /// `/run/quell`, where `quell status` looks.
+    /// `/run/quell`, or a folder of the user's own for who may not write there: see
+    /// [`crate::control::run_dir`]. `quell status` looks in the same place.
     #[serde(default = "default_run_dir")]
     pub run_dir: PathBuf,
 }

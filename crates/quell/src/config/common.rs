@@ -7,7 +7,7 @@ use std::str::FromStr;
 use quell_core::config::ConfigError;
 use serde::Deserialize;
 
-use crate::control::RUN_DIR;
+use crate::control;
 
 /// Longest name of an interface: `IFNAMSIZ` less the terminating zero (netdevice(7)).
 const INTERFACE_NAME_BYTES_MAX: usize = 15;
@@ -32,7 +32,7 @@ impl ControlSection {
 }
 
 pub(super) fn default_run_dir() -> PathBuf {
-    PathBuf::from(RUN_DIR)
+    control::run_dir()
 }
 
 /// `[log]`: what is written to standard error.

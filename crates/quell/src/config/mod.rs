@@ -38,6 +38,7 @@ mod address;
 mod backend;
 mod client;
 mod common;
+mod egress;
 mod error;
 mod exits;
 mod key_file;
@@ -62,13 +63,12 @@ pub use address::{AddressError, Host, ServerAddress};
 pub use backend::BackendSection;
 pub use client::{ClientFile, ClientTransport, TunSection};
 pub use common::{ControlSection, LogLevel, LogSection};
+pub use egress::{EgressKind, EgressSection, UserspaceSection};
 pub use error::{LoadError, Place};
 pub use exits::{FlapSection, ProviderPeer, RaceSection, WindowSection};
 pub use key_file::read_private_key;
 pub use lanes::LanesSection;
-pub use provider::{
-    Addresses, ClientEntry, EgressKind, EgressSection, Limits, ProviderFile, ProviderTransport,
-};
+pub use provider::{Addresses, ClientEntry, Limits, ProviderFile, ProviderTransport};
 pub use quell_core::config::{LanesConfig, TcpLane};
 pub use quell_net::backend::{BACKENDS_MAX, BackendUrl, BackendUrlError};
 pub use quell_net::transport::TransportSettings;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quell_core::config::{
-    self, ClosedFlowsConfig, ConfigError, DoormanConfig, PathConfig, ProviderConfig,
+    ClosedFlowsConfig, ConfigError, DoormanConfig, PathConfig, ProviderConfig,
 };
 use quell_core::provider::AddressPool;
 use quell_net::transport::TransportSettings;
@@ -20,7 +20,8 @@ use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
 use super::backend::BackendSection;
-use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
+use super::common::{ControlSection, LogSection, default_run_dir};
+use super::egress::EgressSection;
 use super::lanes::LanesSection;
 use super::{RoleFile, text};
 
@@ -70,7 +71,8 @@ pub struct ProviderFile {
     pub log: LogSection,
     /// Folder of what lives as long as the process: the control socket's default place.
     ///
-    /// `/run/quell`, where `quell status` looks.
+    /// `/run/quell`, or a folder of the user's own for who may not write there: see
+    /// [`crate::control::run_dir`]. `quell status` looks in the same place.
     #[serde(default = "default_run_dir")]
     pub run_dir: PathBuf,
 }
@@ -111,50 +113,6 @@ impl Addresses {
     pub fn pool(&self) -> Result<AddressPool, ConfigError> {
         AddressPool::try_new(self.ipv4_pool, self.ipv6_pool)
     }
-}
-
-/// `[egress]`: how packets reach the world.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EgressSection {
-    /// Which way.
-    pub kind: EgressKind,
-    /// Whether clients' packets leave with the host's own address.
-    ///
-    /// True: pool addresses are private, so answers would not find back. False
-    /// where another machine translates, or routes the pools to this one.
-    pub masquerade: bool,
-    /// Name of the interface.
-    ///
-    /// `quell-exit`. 1 to 15 letters, digits, `-`, `_` or `.`.
-    pub tun_name: String,
-    /// MTU of the interface, in bytes.
-    ///
-    /// 1,500: what the world behind it sends; packets that a client's path cannot
-    /// carry draw a packet-too-big. Range 1,280 to 9,000.
-    #[serde(deserialize_with = "text::number")]
-    pub tun_mtu: u16,
-}
-
-impl Default for EgressSection {
-    fn default() -> Self {
-        Self {
-            kind: EgressKind::Tun,
-            masquerade: true,
-            tun_name: "quell-exit".into(),
-            tun_mtu: 1500,
-        }
-    }
-}
-
-/// The ways out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum EgressKind {
-    /// An own TUN, forwarding by the kernel. Needs CAP_NET_ADMIN.
-    #[default]
-    Tun,
 }
 
 /// `[limits]`: how much is allowed.
@@ -273,8 +231,7 @@ impl ProviderFile {
     pub fn try_new(self) -> Result<Self, ConfigError> {
         check_clients(&self.clients)?;
         self.check_pools()?;
-        interface_name("egress.tun_name", &self.egress.tun_name)?;
-        config::number("egress.tun_mtu", self.egress.tun_mtu, 1280..=9000)?;
+        self.egress.check()?;
         self.core().try_new()?;
         self.backend.settings().try_new()?;
         let quic = self.transport.quic().try_new()?;

@@ -22,9 +22,10 @@
 //! Whatever bytes arrive, the answer is an error in words, never a panic.
 //!
 //! The parts: `socket` puts the file in place and takes it away, `server`
-//! answers, `client` asks.
+//! answers, `client` asks, `run_dir` says where both look.
 
 mod client;
+mod run_dir;
 mod server;
 mod socket;
 #[cfg(test)]
@@ -39,10 +40,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use client::{request, sockets_in};
+pub use run_dir::{RUN_DIR, run_dir};
 pub use server::{Answer, AnswerFuture, Handler, Server, serve};
-
-/// Where control sockets live unless the configuration says otherwise.
-pub const RUN_DIR: &str = "/run/quell";
 
 /// Most conversations at once: far above what people and a metrics collector
 /// need, far below what would cost memory.

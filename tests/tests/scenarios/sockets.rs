@@ -1,0 +1,49 @@
+//! A provider without privileges: what it carries over sockets is what one with a TUN carries through the kernel.
+
+use quell_lab::netns::sysctl;
+
+use crate::carries;
+use crate::fixture::{Outcome, World, trials};
+
+trials![
+    ping_where_the_host_allows_it,
+    files_of_200_mb_come_and_go_with_the_right_hash,
+    sixty_four_downloads_at_once,
+    names_are_resolved_over_udp,
+    udp_of_every_size_up_to_fragments,
+    icmp_errors_come_back,
+];
+
+/// Both ends over links of 1,500 bytes, the provider with sockets for an egress.
+fn world() -> Result<World, libtest_mimic::Failed> {
+    World::with(1_500, |net, plan| {
+        plan.egress_kind = "userspace".to_owned();
+        // What Debian sets at boot; a namespace is born without.
+        sysctl(&net.provider, "net.ipv4.ping_group_range", "0 2147483647")?;
+        Ok(())
+    })
+}
+
+fn ping_where_the_host_allows_it() -> Outcome {
+    carries::ping(world()?)
+}
+
+fn files_of_200_mb_come_and_go_with_the_right_hash() -> Outcome {
+    carries::files(world()?)
+}
+
+fn sixty_four_downloads_at_once() -> Outcome {
+    carries::downloads(world()?)
+}
+
+fn names_are_resolved_over_udp() -> Outcome {
+    carries::names(world()?)
+}
+
+fn udp_of_every_size_up_to_fragments() -> Outcome {
+    carries::sizes_of_udp(world()?)
+}
+
+fn icmp_errors_come_back() -> Outcome {
+    carries::errors(world()?)
+}
