@@ -65,6 +65,11 @@ impl Feed {
         count
     }
 
+    /// Takes the next packet, where no TCP is fed.
+    pub fn pop(&self) -> Option<Bytes> {
+        self.queue.borrow_mut().pop_front()
+    }
+
     /// Packets that wait.
     #[must_use]
     pub fn waiting(&self) -> usize {

@@ -43,7 +43,7 @@ mod tcp;
 pub use feed::{Feed, QUEUE_PACKETS_MAX, QueueFull};
 pub use host::HostStream;
 pub use ledger::Ledger;
-pub use memory::Memory;
+pub use memory::{BUFFER_BYTES_MIN, Memory, buffer_bytes};
 pub use outbox::{Outbox, Place};
 pub use relay::{End, Patience, Relay};
 pub use seam::{BATCH_PACKETS_MAX, Gone, Inlet, Outlet, PacketSink, PacketSource, SinkReport};

@@ -27,6 +27,25 @@ impl Memory {
     }
 }
 
+/// The least bytes of a buffer.
+pub const BUFFER_BYTES_MIN: usize = 16 * 1024;
+
+/// Bytes of each buffer of the flow that comes when `live` of at most `flows_max` flows are there: all of `bytes` while the
+/// table is filled to a sixteenth, a quarter of it up to a quarter, a sixteenth beyond, but [`BUFFER_BYTES_MIN`] at least.
+///
+/// So a few flows are fast, and a full table takes a sixth of what full buffers would.
+#[must_use]
+pub fn buffer_bytes(bytes: usize, live: usize, flows_max: usize) -> usize {
+    let share = if live < flows_max.div_ceil(16) {
+        1
+    } else if live < flows_max.div_ceil(4) {
+        4
+    } else {
+        16
+    };
+    (bytes / share).max(BUFFER_BYTES_MIN)
+}
+
 impl Deref for Memory {
     type Target = [u8];
 
