@@ -25,6 +25,8 @@ pub(crate) struct Link<'a> {
     pub(crate) mtu: usize,
     /// The longest packet that the path takes, in bytes.
     pub(crate) path_mtu: usize,
+    /// What is said may take from the reserve.
+    pub(crate) is_urgent: bool,
 }
 
 pub(crate) struct In(Bytes);
@@ -50,7 +52,7 @@ impl Device for Link<'_> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Out<'_>> {
-        self.outbox.has_room().then(|| self.out())
+        (self.is_urgent || self.outbox.has_room()).then(|| self.out())
     }
 
     fn capabilities(&self) -> DeviceCapabilities {

@@ -89,20 +89,20 @@ impl<'b, S: HostStream> Relay<'b, S> {
                 Turn::Over(end) => return end,
                 Turn::More => tokio::task::yield_now().await,
                 Turn::Wait => {
-                    let idle_at = self.idle_at();
-                    let deadline = self.tcp.deadline(idle_at);
+                    let (has_room, idle_at) = (self.tcp.outbox().has_room(), self.idle_at());
+                    let deadline = self.tcp.deadline(has_room, idle_at);
                     if armed != Some(deadline) {
                         timer.as_mut().reset(deadline.into());
                         armed = Some(deadline);
                     }
-                    self.wait(timer.as_mut()).await;
+                    self.wait(has_room, timer.as_mut()).await;
                 }
             }
         }
     }
 
     /// Returns when something may have changed.
-    async fn wait(&mut self, timer: Pin<&mut Sleep>) {
+    async fn wait(&mut self, has_room: bool, timer: Pin<&mut Sleep>) {
         let wants_read = self.host.wants_read(self.tcp.peek());
         let wants_write = self.host.write_blocked && self.tcp.peek().can_recv();
         let interest = match (wants_read, wants_write) {
@@ -116,7 +116,7 @@ impl<'b, S: HostStream> Relay<'b, S> {
             () = self.tcp.feed().woken() => {}
             // What it says shows in the next read or write.
             _ = self.host.stream.ready(interest.unwrap_or(Interest::READABLE)), if interest.is_some() => {}
-            () = outbox.space(), if !outbox.has_room() => {}
+            () = outbox.space(), if !has_room => {}
             () = timer => {}
         }
     }
@@ -149,8 +149,7 @@ impl<'b, S: HostStream> Relay<'b, S> {
 
     /// Ends the flow on our own account: the peer is reset, and by `Host` the host's side.
     fn abort(&mut self, end: End) -> Turn {
-        self.tcp.socket().abort();
-        self.tcp.send_packets(Instant::now());
+        self.tcp.abort();
         Turn::Over(end)
     }
 

@@ -119,6 +119,7 @@ impl<'b> Tcp<'b> {
             outbox,
             mtu,
             path_mtu: mtu,
+            is_urgent: false,
         };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed();
@@ -172,11 +173,12 @@ impl<'b> Tcp<'b> {
             if now.saturating_duration_since(started) >= limit {
                 return Err(NotOpened::TimedOut);
             }
-            let due = self.deadline(started + limit);
+            let has_room = self.outbox.has_room();
+            let due = self.deadline(has_room, started + limit);
             timer.as_mut().reset(due.into());
             tokio::select! {
                 () = self.feed.woken() => {}
-                () = self.outbox.space(), if !self.outbox.has_room() => {}
+                () = self.outbox.space(), if !has_room => {}
                 () = timer.as_mut() => {}
             }
         }
@@ -209,6 +211,7 @@ impl<'b> Tcp<'b> {
             outbox,
             mtu,
             path_mtu: usize::from(feed.path_mtu()),
+            is_urgent: false,
         }
     }
 
@@ -234,14 +237,27 @@ impl<'b> Tcp<'b> {
     pub(crate) fn send_packets(&mut self, now: Instant) {
         let at = self.smol(now);
         let mut link = Self::link(self.outbox, &mut self.packets, self.mtu, self.feed);
-        while self.interface.poll_egress(at, &mut link, &mut self.sockets)
-            == PollResult::SocketStateChanged
+        // Asked before each packet: smoltcp stops its timer for a segment that it cannot place, and never sends it again.
+        while self.outbox.has_room()
+            && self.interface.poll_egress(at, &mut link, &mut self.sockets)
+                == PollResult::SocketStateChanged
         {}
     }
 
-    /// When to look again though nothing happened, `latest` at the latest.
-    pub(crate) fn deadline(&mut self, latest: Instant) -> Instant {
-        if !self.outbox.has_room() {
+    /// Ends it with a reset, which is said even where others wait for room: it has no second chance.
+    pub(crate) fn abort(&mut self) {
+        self.socket().abort();
+        let at = self.smol(Instant::now());
+        let mut link = Self::link(self.outbox, &mut self.packets, self.mtu, self.feed);
+        link.is_urgent = true;
+        self.interface.poll_egress(at, &mut link, &mut self.sockets);
+    }
+
+    /// When to look again though nothing happened, `latest` at the latest. Whether the outbox `has_room` is asked once for
+    /// this and for what is waited for: another thread empties the channel, and who waited for the timer because there was
+    /// no room, and not for room because there was, would wait for ever.
+    pub(crate) fn deadline(&mut self, has_room: bool, latest: Instant) -> Instant {
+        if !has_room {
             // smoltcp would say "at once" for what it cannot send.
             return latest;
         }
@@ -272,8 +288,7 @@ impl Drop for Tcp<'_> {
             | State::CloseWait
             | State::Closing
             | State::LastAck => {
-                self.socket().abort();
-                self.send_packets(Instant::now());
+                self.abort();
             }
         }
     }

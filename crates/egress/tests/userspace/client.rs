@@ -3,7 +3,7 @@
 //! One thread reads what the egress gives, as an engine's pump does, and hands it on over a bounded channel: a client that
 //! does not look is back-pressure.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,8 @@ pub(crate) struct Client {
     pub(crate) resets: usize,
     /// The test speaks TCP itself: segments go to `others`.
     pub(crate) is_raw: bool,
+    /// The last segment of each own port.
+    said: HashMap<u16, Bytes>,
 }
 
 #[derive(Default)]
@@ -88,6 +90,7 @@ impl Client {
             others: VecDeque::new(),
             resets: 0,
             is_raw: false,
+            said: HashMap::new(),
         }
     }
 
@@ -156,8 +159,26 @@ impl Client {
     fn flush(&mut self) {
         if !self.link.tx.is_empty() {
             let _ = self.sink.send_batch(&self.link.tx).unwrap();
-            self.link.tx.clear();
+            for packet in self.link.tx.drain(..) {
+                let ip = IpPacket::parse(&packet).unwrap();
+                let port = TcpView::parse(ip.payload()).unwrap().source_port();
+                self.said.insert(port, packet);
+            }
         }
+    }
+
+    /// Says again, so many times, what each TCP said last: an acknowledgement, when all it does is listen.
+    pub(crate) fn say_again(&mut self, times: usize) {
+        let said: Vec<_> = self.said.values().cloned().collect();
+        for packet in said {
+            let again = vec![packet; times];
+            assert_eq!(self.send_many(&again), times);
+        }
+    }
+
+    /// Loses all that comes, until nothing has for `silence`.
+    pub(crate) fn lose_all(&mut self, silence: Duration) {
+        while self.from.recv_timeout(silence).is_ok() {}
     }
 
     fn sort(&mut self, batch: Vec<BytesMut>) {

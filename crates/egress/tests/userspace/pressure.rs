@@ -52,6 +52,39 @@ fn flows_wait_and_lose_nothing() {
 }
 
 #[test]
+fn what_is_lost_while_there_is_no_room_is_sent_again() {
+    const FLOWS: usize = 64;
+    const BYTES: usize = 600_000;
+    let (server, thread) = serve("127.0.0.1:0", FLOWS, |mut stream| {
+        stream.write_all(&pattern(BYTES)).unwrap();
+    });
+    let mut client = Client::new();
+    let mut flows: Vec<_> = (0..FLOWS)
+        .map(|_| (client.connect(server, 65_536), Vec::new()))
+        .collect();
+    client.until("a good start", |client| {
+        for (flow, heard) in &mut flows {
+            read_some(client, *flow, heard);
+        }
+        flows.iter().all(|(_, heard)| heard.len() > 200_000)
+    });
+    // Nobody reads; then each flow is told three times that something was lost, and has no room to send it again.
+    std::thread::sleep(Duration::from_millis(300));
+    client.say_again(4);
+    std::thread::sleep(Duration::from_millis(200));
+    // And it is true.
+    client.lose_all(Duration::from_millis(200));
+    client.until("all downloads", |client| {
+        for (flow, heard) in &mut flows {
+            read_some(client, *flow, heard);
+        }
+        flows.iter().all(|(_, heard)| heard.len() == BYTES)
+    });
+    assert!(flows.iter().all(|(_, heard)| *heard == pattern(BYTES)));
+    thread.join().unwrap();
+}
+
+#[test]
 fn datagrams_wait_in_the_kernel() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();
