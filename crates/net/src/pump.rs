@@ -316,6 +316,12 @@ impl Pump {
         self.books.counters()
     }
 
+    /// Lets the reader's thread end. To be called before the outlet is closed: a device
+    /// whose writing half is gone may take that for its end, and the reader for a failure.
+    pub(crate) fn stop_reading(&self) {
+        self.stop.stop();
+    }
+
     /// Stops both threads and waits for them. The inlet and the outlet must be
     /// gone by now: their ends of the channels are what the threads wait for.
     ///

@@ -12,6 +12,7 @@
 //! | [`flow`] | the 5-tuple |
 //! | [`checksum`] | RFC 1071 sums, pseudo headers, RFC 1624 updates |
 //! | [`ecn`], [`mss`], [`fragment`], [`translate`] | the four ways in which a packet is changed |
+//! | [`reassembly`] | fragments put together |
 //! | [`addr`] | which addresses are what, and prefixes |
 //! | [`build`] | valid packets for tests and demonstrations |
 //! | [`fuzz`] | the bodies of the fuzz targets |
@@ -37,6 +38,7 @@ pub mod ipv6;
 pub mod mss;
 pub mod options;
 pub mod protocol;
+pub mod reassembly;
 pub mod reset;
 pub mod tcp;
 pub mod translate;

@@ -75,7 +75,7 @@ counted! {
         BadAddress = "bad_address",
         /// For an address that is not the session's.
         NotOurs = "not_ours",
-        /// A part of a larger datagram: nothing here reassembles.
+        /// A part of a datagram that was not completed in time, or does not fit the others.
         Fragment = "fragment",
         /// Neither TCP, UDP nor an ICMP error about one of ours.
         Unsupported = "unsupported",
@@ -186,7 +186,6 @@ impl Ledger for Books {
 impl From<Unsound> for DropReason {
     fn from(unsound: Unsound) -> Self {
         match unsound {
-            Unsound::Fragment => Self::Fragment,
             Unsound::Port => Self::Malformed,
             Unsound::Address => Self::BadAddress,
             Unsound::Checksum => Self::BadChecksum,

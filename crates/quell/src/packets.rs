@@ -41,7 +41,7 @@ impl TunWriter for Writer {
 
 fn fatal(gone: quell_egress::userspace::Gone) -> TunError {
     TunError::Fatal {
-        source: io::Error::new(io::ErrorKind::BrokenPipe, gone),
+        source: io::Error::new(io::ErrorKind::NotConnected, gone),
         words: "nobody is behind it any more",
     }
 }

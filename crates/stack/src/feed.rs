@@ -43,7 +43,7 @@ impl Feed {
         }
     }
 
-    /// Queues a packet that [`judge`](crate::judge) found sound, and wakes the task.
+    /// Queues a packet that was found sound ([`judge_upper`](crate::judge_upper)), and wakes the task.
     ///
     /// # Errors
     /// [`QueueFull`], and the packet is dropped.

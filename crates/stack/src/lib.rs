@@ -48,5 +48,5 @@ pub use outbox::{Outbox, Place};
 pub use relay::{End, Patience, Relay};
 pub use seam::{BATCH_PACKETS_MAX, Gone, Inlet, Outlet, PacketSink, PacketSource, SinkReport};
 pub use seam::{Taken, pair};
-pub use sound::{Unsound, judge};
+pub use sound::{Unsound, judge_network, judge_upper};
 pub use tcp::{Endpoints, NotOpened, Tcp};

@@ -1,6 +1,6 @@
 //! The link between one flow's TCP and the tunnel: smoltcp's view of a queue of packets and of the outbox.
 //!
-//! Checksums are not smoltcp's work. Those of incoming packets were verified ([`judge`](crate::judge)), and those of
+//! Checksums are not smoltcp's work. Those of incoming packets were verified ([`judge_upper`](crate::judge_upper)), and those of
 //! outgoing ones are summed here, by `quell_packet`'s vectorised sum.
 //!
 //! smoltcp's segments are as long as the flow's MTU at its start. When a path shrinks later, the tunnel says so with a

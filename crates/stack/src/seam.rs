@@ -125,7 +125,11 @@ impl PacketSource {
                 Ok(Taken::Stopped)
             }
             recv(self.batches) -> packets => {
-                let mut packets = packets.map_err(|_| Gone)?;
+                let Ok(mut packets) = packets else {
+                    // An egress that ends because it was stopped is no loss.
+                    self.is_stopped = self.stopped.try_recv() != Err(TryRecvError::Empty);
+                    return if self.is_stopped { Ok(Taken::Stopped) } else { Err(Gone) };
+                };
                 self.room.0.notify_one();
                 batch.append(&mut packets);
                 // The way back is as long as the way there; a batch that finds no room is freed.

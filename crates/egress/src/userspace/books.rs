@@ -1,7 +1,7 @@
 //! What became of every packet, and what there is at the moment.
 //!
 //! For packets from clients, at any time: `offered = consumed + dropped(reason) + waiting`, where `waiting` is what
-//! stands in queues inside the egress. A packet is consumed when it did its work: its segment was given to the flow's
+//! stands in queues inside the egress, fragments of incomplete datagrams among them. A packet is consumed when it did its work: its segment was given to the flow's
 //! TCP, its datagram to a host socket, or it opened a flow that may still fail. What was refused is dropped, with the
 //! reason, whether or not the client was told.
 //!
@@ -27,7 +27,7 @@ counted! {
         UnsupportedProtocol = "unsupported_protocol",
         /// An ICMP message that is no echo request.
         UnsupportedIcmp = "unsupported_icmp",
-        /// A part of a larger datagram: this egress does not reassemble.
+        /// A part of a larger datagram that is not, or was not in time, one of a whole.
         Fragment = "fragment",
         /// A TCP segment of a flow that is not there; answered with a reset.
         NoFlow = "no_flow",
@@ -144,7 +144,6 @@ impl Ledger for Books {
 impl From<Unsound> for DropReason {
     fn from(unsound: Unsound) -> Self {
         match unsound {
-            Unsound::Fragment => Self::Fragment,
             Unsound::Port => Self::Malformed,
             Unsound::Address => Self::BadAddress,
             Unsound::Checksum => Self::BadChecksum,

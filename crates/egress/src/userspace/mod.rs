@@ -20,8 +20,8 @@
 //! - a UDP port is one host port for all its remotes (endpoint-independent mapping, RFC 4787 REQ-1), and whoever was
 //!   spoken to may answer from the address and port it was spoken to at, as with the kernel's masquerade.
 //!
-//! What it cannot do, and counts: fragments are not reassembled, protocols other than TCP, UDP and echo go nowhere, and
-//! echo needs a host that allows it. TTL, TOS and IP options do not pass, TCP's urgent data neither.
+//! What it cannot do, and counts: protocols other than TCP, UDP and echo go nowhere, and echo needs a host that allows it.
+//! Fragments are put together within bounds (`quell_packet::reassembly`). TTL, TOS and IP options do not pass, TCP's urgent data neither.
 //!
 //! Every refusal is counted by reason, and every flow's end ([`UserspaceStatus`]). No address is ever logged.
 
@@ -29,6 +29,7 @@ mod books;
 mod config;
 mod datagram;
 mod errno;
+mod paths;
 mod policy;
 mod router;
 mod tcp;

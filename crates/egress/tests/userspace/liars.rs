@@ -140,7 +140,7 @@ fn damaged_and_pointless_packets_are_counted_by_reason() {
             DropReason::UnsupportedIcmp,
             header("127.0.0.1").icmp(13, 0, [0; 4], b""),
         ),
-        (DropReason::Fragment, fragment.udp(1, 2, b"12345678")),
+        (DropReason::Fragment, fragment.udp(1, 2, b"123456789")),
         (
             DropReason::NoFlow,
             build::tcp(

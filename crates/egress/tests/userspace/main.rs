@@ -6,6 +6,7 @@ mod client;
 mod datagram;
 mod echo;
 mod endings;
+mod fragments;
 mod liars;
 mod limits;
 mod namespace;

@@ -516,6 +516,7 @@ impl ClientEngine {
         };
         // A provider that misses this farewell notices by itself.
         let _ = tokio::time::timeout(FAREWELL_TIME, gone).await;
+        self.pump.stop_reading();
         drop((self.inlet, self.outlet));
         Ok(self.pump.stop()?)
     }

@@ -254,6 +254,7 @@ impl ProviderEngine {
         // Clients that miss this farewell notice by themselves.
         let _ = tokio::time::timeout(FAREWELL_TIME, self.endpoint.wait_idle()).await;
         self.endpoint.close(0_u32.into(), b"");
+        self.pump.stop_reading();
         drop(self.inlet);
         self.shared.outlet.borrow_mut().close();
         Ok(self.pump.stop()?)

@@ -343,9 +343,13 @@ impl Association {
         }
         self.used_at.set(Instant::now());
         let client = SocketAddr::new(self.key.client, self.key.port);
+        let way = reply::Way {
+            outbox: &common.outbox,
+            mtu: common.paths.borrow().mtu(self.key.client, Instant::now()),
+        };
         let sent = match self.key.protocol {
-            Protocol::Udp => reply::udp(common, remote, client, bytes),
-            Protocol::Echo => reply::echo(common, remote.ip(), client, bytes),
+            Protocol::Udp => way.udp(remote, client, bytes),
+            Protocol::Echo => way.echo(remote.ip(), client, bytes),
             Protocol::Tcp => false,
         };
         if !sent {

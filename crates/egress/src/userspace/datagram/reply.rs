@@ -8,8 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use quell_packet::build::{self, Header};
 use quell_packet::{IcmpView, fragment, protocol};
-
-use super::super::router::Common;
+use quell_stack::Outbox;
 
 thread_local! {
     /// What tells the pieces of one datagram from another's; all of them come from the egress's one thread.
@@ -24,33 +23,62 @@ fn next_identification() -> u32 {
     })
 }
 
-/// Passes a UDP datagram on; whether all of it found room.
-pub(super) fn udp(common: &Common, remote: SocketAddr, client: SocketAddr, bytes: &[u8]) -> bool {
-    let header = header(remote.ip(), client.ip());
-    send(common, &header, protocol::UDP, |header| {
-        header.udp(remote.port(), client.port(), bytes)
-    })
+/// The way to one client.
+pub(super) struct Way<'a> {
+    pub(super) outbox: &'a Outbox,
+    /// The longest packet that it takes, in bytes.
+    pub(super) mtu: u16,
 }
 
-/// Passes an echo reply on, with the identifier that the client chose; whether all of it found room.
-pub(super) fn echo(common: &Common, remote: IpAddr, client: SocketAddr, bytes: &[u8]) -> bool {
-    let Ok(message) = IcmpView::parse(bytes) else {
-        return false;
-    };
-    let header = header(remote, client.ip());
-    let number = if remote.is_ipv4() {
-        protocol::ICMP
-    } else {
-        protocol::ICMPV6
-    };
-    let (identifier, sequence) = (
-        client.port().to_be_bytes(),
-        message.sequence().to_be_bytes(),
-    );
-    let rest = [identifier[0], identifier[1], sequence[0], sequence[1]];
-    send(common, &header, number, |header| {
-        header.icmp(message.kind(), message.code(), rest, message.payload())
-    })
+impl Way<'_> {
+    /// Passes a UDP datagram on; whether all of it found room.
+    pub(super) fn udp(&self, remote: SocketAddr, client: SocketAddr, bytes: &[u8]) -> bool {
+        let header = header(remote.ip(), client.ip());
+        self.send(&header, protocol::UDP, |header| {
+            header.udp(remote.port(), client.port(), bytes)
+        })
+    }
+
+    /// Passes an echo reply on, with the identifier that the client chose; whether all of it found room.
+    pub(super) fn echo(&self, remote: IpAddr, client: SocketAddr, bytes: &[u8]) -> bool {
+        let Ok(message) = IcmpView::parse(bytes) else {
+            return false;
+        };
+        let header = header(remote, client.ip());
+        let number = if remote.is_ipv4() {
+            protocol::ICMP
+        } else {
+            protocol::ICMPV6
+        };
+        let (identifier, sequence) = (
+            client.port().to_be_bytes(),
+            message.sequence().to_be_bytes(),
+        );
+        let rest = [identifier[0], identifier[1], sequence[0], sequence[1]];
+        self.send(&header, number, |header| {
+            header.icmp(message.kind(), message.code(), rest, message.payload())
+        })
+    }
+
+    fn send(
+        &self,
+        header: &Header<'_>,
+        number: u8,
+        build: impl FnOnce(&Header<'_>) -> Vec<u8>,
+    ) -> bool {
+        let packet = build(header);
+        let mtu = self.mtu;
+        if packet.len() <= usize::from(mtu) {
+            return self.outbox.push(&packet);
+        }
+        if header.source.is_ipv4() {
+            return match fragment::ipv4(&packet, mtu) {
+                Ok(mut pieces) => pieces.all(|piece| self.outbox.push(&piece)),
+                Err(_) => false,
+            };
+        }
+        v6_pieces(header, number, &packet, mtu).all(|piece| self.outbox.push(&piece))
+    }
 }
 
 fn header(source: IpAddr, destination: IpAddr) -> Header<'static> {
@@ -59,26 +87,6 @@ fn header(source: IpAddr, destination: IpAddr) -> Header<'static> {
         identification: next_identification() as u16,
         ..Header::new(source, destination)
     }
-}
-
-fn send(
-    common: &Common,
-    header: &Header<'_>,
-    number: u8,
-    build: impl FnOnce(&Header<'_>) -> Vec<u8>,
-) -> bool {
-    let packet = build(header);
-    let mtu = common.config.mtu;
-    if packet.len() <= usize::from(mtu) {
-        return common.outbox.push(&packet);
-    }
-    if header.source.is_ipv4() {
-        return match fragment::ipv4(&packet, mtu) {
-            Ok(mut pieces) => pieces.all(|piece| common.outbox.push(&piece)),
-            Err(_) => false,
-        };
-    }
-    v6_pieces(header, number, &packet, mtu).all(|piece| common.outbox.push(&piece))
 }
 
 /// The fragments of an IPv6 packet without extension headers.

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quell_packet::{FlowKey, IpPacket, TcpView, icmp};
+use quell_packet::{FlowKey, IpPacket, TcpView};
 use quell_stack::{Feed, answer};
 
 use super::books::{DropReason, Event};
@@ -138,15 +138,11 @@ impl Flows {
         Ok(())
     }
 
-    /// Takes an ICMP error from the tunnel's side. The one that says something about a flow is "packet too big".
-    pub(super) fn handle_error(&self, ip: &IpPacket<'_>) -> Result<(), DropReason> {
-        let quoted = icmp::quoted_flow(ip).ok_or(DropReason::UnsupportedIcmp)?;
-        icmp::reported_mtu(ip).ok_or(DropReason::UnsupportedIcmp)?;
-        let table = self.table.borrow();
-        let flow = table.get(&quoted.reversed()).ok_or(DropReason::NoFlow)?;
-        flow.feed.take_too_big(ip);
-        self.common.books.consume(1);
-        Ok(())
+    /// The path to the client of the flow, if it is one of TCP, takes packets of `mtu` bytes at most.
+    pub(super) fn shrink(&self, key: &FlowKey, mtu: u16) {
+        if let Some(flow) = self.table.borrow().get(key) {
+            flow.feed.lower_path_mtu(mtu);
+        }
     }
 }
 
