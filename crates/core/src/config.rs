@@ -14,6 +14,7 @@ pub mod receive;
 mod backend_health;
 mod budget;
 mod carriage;
+mod client_limits;
 mod closed_flows;
 mod dial_gate;
 mod doorman;
@@ -37,6 +38,7 @@ use thiserror::Error;
 pub use backend_health::BackendHealthConfig;
 pub use budget::{DialBudgetConfig, QuietConfig, RaceConfig, SilenceConfig};
 pub use carriage::{LanesConfig, TcpLane};
+pub use client_limits::{ClientLimitsConfig, ShareConfig};
 pub use closed_flows::ClosedFlowsConfig;
 pub use dial_gate::DialGateConfig;
 pub use doorman::DoormanConfig;
@@ -281,6 +283,15 @@ pub struct ProviderConfig {
     pub doorman: DoormanConfig,
     /// What is remembered of flows that a client gave up.
     pub closed_flows: ClosedFlowsConfig,
+    /// What one client may take.
+    pub client: ClientLimitsConfig,
+    /// How clients wait for their share of the egress.
+    pub share: ShareConfig,
+    /// Most bytes through the egress in a month of UTC, both directions and all clients together, as IP packets.
+    ///
+    /// None: no ceiling. Beyond it clients are told to go, and nobody is accepted until the next month. Range 1 MiB to
+    /// 2^60.
+    pub month_bytes_max: Option<u64>,
     /// How long a provider that is told to stop goes on carrying its sessions.
     ///
     /// 5 s: a client that has another exit dials it meanwhile, a short download
@@ -297,6 +308,9 @@ impl Default for ProviderConfig {
             hello_timeout: Duration::from_secs(10),
             doorman: DoormanConfig::default(),
             closed_flows: ClosedFlowsConfig::default(),
+            client: ClientLimitsConfig::default(),
+            share: ShareConfig::default(),
+            month_bytes_max: None,
             drain: Duration::from_secs(5),
         }
     }
@@ -317,6 +331,11 @@ impl ProviderConfig {
         )?;
         let doorman = self.doorman.try_new()?;
         let closed_flows = self.closed_flows.try_new()?;
+        let client = self.client.try_new()?;
+        let share = self.share.try_new()?;
+        if let Some(bytes) = self.month_bytes_max {
+            number("limits.month_bytes_max", bytes, 1 << 20..=1 << 60)?;
+        }
         duration(
             "transport.drain",
             self.drain,
@@ -326,6 +345,8 @@ impl ProviderConfig {
             path,
             doorman,
             closed_flows,
+            client,
+            share,
             ..self
         })
     }

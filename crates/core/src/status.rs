@@ -17,6 +17,8 @@ use crate::multi::flows::FlowsStatus;
 use crate::multi::{RaceCounters, WindowStatus};
 use crate::path::{Counters, FrameBytes, LaneBooks, Path, PathBooks};
 use crate::provider::ClosedCounters;
+use crate::provider::fair::ShareStatus;
+use crate::provider::limits::{ClientUse, MonthStatus, RefusalCounters};
 
 /// One path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -200,12 +202,18 @@ pub struct SessionStatus {
     pub addresses: Option<TunnelAddresses>,
     /// Its path.
     pub path: PathStatus,
-    /// Packets of the client that were not handed on, by reason.
+    /// Packets of the client that were not handed on, by reason; those that waited in vain too.
     pub received_drops: Drops,
     /// Packets handed on, ICMP errors and resets of our own not counted.
     pub delivered: u64,
     /// Flows that it gave up.
     pub closed: ClosedCounters,
+    /// What it holds of what one client may take.
+    pub usage: ClientUse,
+    /// Its packets that wait for the egress.
+    pub outward: ShareStatus,
+    /// The world's packets that wait for its share.
+    pub inward: ShareStatus,
 }
 
 /// A provider.
@@ -225,8 +233,12 @@ pub struct ProviderStatus {
     pub refused: std::collections::BTreeMap<&'static str, u64>,
     /// Packets from the world handed in since the start.
     pub tun_packets: u64,
-    /// Packets from the world that no session carries, by reason.
+    /// Packets from the world that no session carries, by reason; those that waited in vain too.
     pub tun_drops: Drops,
+    /// The world's packets that wait for their clients' shares, all together.
+    pub inward: ShareStatus,
+    /// The month, and what was carried in it.
+    pub month: Option<MonthStatus>,
     /// Datagrams that came for a session that was not up.
     pub early_datagrams: u64,
     /// What the paths of sessions that are gone did, all together.
@@ -237,6 +249,8 @@ pub struct ProviderStatus {
     pub ended_delivered: u64,
     /// Flows that clients of sessions which are gone gave up.
     pub ended_closed: ClosedCounters,
+    /// What clients of sessions which are gone were told of refusals.
+    pub ended_refusals: RefusalCounters,
     /// How often the pack was handed over that was handed over most, over all
     /// sessions since the start.
     pub max_sends_of_one_pack: u64,
