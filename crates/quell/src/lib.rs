@@ -6,6 +6,7 @@ pub mod config;
 pub mod control;
 mod device;
 pub mod error;
+pub mod month_file;
 pub mod provider;
 mod running;
 

@@ -19,6 +19,7 @@ use crate::config::{ProviderFile, read_private_key};
 use crate::control::{self, Server};
 use crate::device::add_addresses;
 use crate::error::Error;
+use crate::month_file::MonthFile;
 use crate::running::{Running, answers};
 
 /// A running provider, with its control socket.
@@ -35,10 +36,14 @@ impl Provider {
     /// namespace. Needs CAP_NET_ADMIN.
     ///
     /// # Errors
-    /// The key, the TUN, the forwarding, the UDP port or the control socket is
-    /// not to be had.
+    /// The key, the TUN, the forwarding, the UDP port, the control socket or the
+    /// month's count is not to be had.
     pub fn start(file: &ProviderFile) -> Result<Self, Error> {
         let settings = settings(file)?;
+        let month = match settings.core.month_bytes_max {
+            Some(_) => Some(MonthFile::open(&file.state_dir, &file.egress.tun_name)?),
+            None => None,
+        };
         let egress = EgressConfig {
             tun_name: file.egress.tun_name.clone(),
             ipv4_pool: file.addresses.ipv4_pool,
@@ -61,6 +66,9 @@ impl Provider {
             link.up().await?;
             let egress = KernelEgress::install(egress)?;
             let (mut engine, handle) = ProviderEngine::new(settings, split(tun), seed)?;
+            if let Some((store, used)) = month {
+                engine.keep_month(used, Box::new(store))?;
+            }
             info!(listen = %engine.local_addr()?, interface = name, "provider is ready");
             // The starter may have gone; the engine then ends by its handle.
             let _ = give.send((engine.messages(), engine.backend()));

@@ -111,7 +111,7 @@ impl Default for ShareConfig {
     fn default() -> Self {
         Self {
             egress_rate_bits_per_s: None,
-            waiting_bytes_max: 16 << 20,
+            waiting_bytes_max: 16 * 1024 * 1024,
             wait_max: Duration::from_millis(50),
             burst_time: Duration::from_millis(5),
         }

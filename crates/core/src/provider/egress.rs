@@ -18,7 +18,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use quell_wire::registry::ErrorCode;
 
-use super::limits::{MonthUse, Step};
+use super::limits::{Ceiling, MonthUse, Step};
 use super::session::Session;
 use super::{Provider, SessionId};
 use crate::drops::DropReason;
@@ -28,11 +28,9 @@ use crate::status::SessionStatus;
 const RELEASED_MAX: usize = 256;
 
 impl Provider {
-    /// Goes on with what was carried in the month before a restart.
-    #[must_use]
-    pub fn with_month(mut self, used: MonthUse) -> Self {
-        self.ceiling = super::limits::Ceiling::new(self.config.month_bytes_max, used);
-        self
+    /// Goes on with what was carried in the month before a restart. To be said at the start, before the time is.
+    pub fn restore_month(&mut self, used: MonthUse) {
+        self.ceiling = Ceiling::new(self.config.month_bytes_max, used);
     }
 
     /// It is `unix_s` seconds after 1970, as far as the host knows. To be said at the start, and each minute or so.

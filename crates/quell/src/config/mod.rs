@@ -42,6 +42,7 @@ mod error;
 mod exits;
 mod key_file;
 mod lanes;
+mod limits;
 mod provider;
 mod source;
 #[cfg(test)]
@@ -66,8 +67,9 @@ pub use error::{LoadError, Place};
 pub use exits::{FlapSection, ProviderPeer, RaceSection, WindowSection};
 pub use key_file::read_private_key;
 pub use lanes::LanesSection;
+pub use limits::{BitRate, Limits, MonthBytes};
 pub use provider::{
-    Addresses, ClientEntry, EgressKind, EgressSection, Limits, ProviderFile, ProviderTransport,
+    Addresses, ClientEntry, EgressKind, EgressSection, ProviderFile, ProviderTransport,
 };
 pub use quell_core::config::{LanesConfig, TcpLane};
 pub use quell_net::backend::{BACKENDS_MAX, BackendUrl, BackendUrlError};
@@ -131,6 +133,10 @@ pub fn load_with(
 trait RoleFile: DeserializeOwned {
     fn private_key_file(&mut self) -> &mut PathBuf;
     fn run_dir(&mut self) -> &mut PathBuf;
+    /// Where what outlives the host's restart is kept, for a role that keeps anything.
+    fn state_dir(&mut self) -> Option<&mut PathBuf> {
+        None
+    }
     fn control(&mut self) -> &mut ControlSection;
     fn backend(&mut self) -> &mut BackendSection;
     fn log(&mut self) -> &mut LogSection;
@@ -150,6 +156,7 @@ fn finish<F: RoleFile>(
     let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
     resolve(file.private_key_file());
     resolve(file.run_dir());
+    file.state_dir().into_iter().for_each(&resolve);
     file.control().socket.iter_mut().for_each(resolve);
 
     let set = |name| variable(name).filter(|value| !value.is_empty());
