@@ -272,7 +272,7 @@ pub struct ProviderConfig {
     pub path: PathConfig,
     /// Most sessions at once.
     ///
-    /// 4,096: about 4 GiB in the worst case of full queues; more needs more
+    /// 4,096: about 8 GiB in the worst case of full queues and tables; more needs more
     /// processes. Range 1 to 65,536.
     pub sessions_max: usize,
     /// Longest time from the end of the QUIC handshake to HELLO.
@@ -419,6 +419,20 @@ mod tests {
         with(Duration::from_secs(600)).try_new().unwrap();
         let error = with(Duration::new(600, 1)).try_new().unwrap_err();
         assert_eq!(error.key, "transport.drain");
+    }
+
+    #[test]
+    fn a_months_ceiling_ends_where_its_range_does() {
+        let with = |bytes| ProviderConfig {
+            month_bytes_max: Some(bytes),
+            ..ProviderConfig::default()
+        };
+        with(1 << 20).try_new().unwrap();
+        with(1 << 60).try_new().unwrap();
+        for bytes in [(1 << 20) - 1, (1 << 60) + 1] {
+            let error = with(bytes).try_new().unwrap_err();
+            assert_eq!(error.key, "limits.month_bytes_max");
+        }
     }
 
     #[test]

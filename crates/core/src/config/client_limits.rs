@@ -5,6 +5,7 @@
 //! people do and below what a program does that means harm; the line is shared in equal parts without any setting, as
 //! soon as there is less of it than is asked for.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use super::{ConfigError, duration, number};
@@ -61,6 +62,14 @@ impl Default for ClientLimitsConfig {
 /// Least and most of a rate, in bits a second.
 const RATES: std::ops::RangeInclusive<u64> = 64_000..=1_000_000_000_000;
 
+fn in_rates(key: impl Display, bits_per_s: u64) -> Result<(), ConfigError> {
+    if RATES.contains(&bits_per_s) {
+        return Ok(());
+    }
+    let value = format!("{bits_per_s}bit/s");
+    Err(ConfigError::new(key, value, "64kbit/s to 1000Gbit/s"))
+}
+
 impl ClientLimitsConfig {
     /// Checks every value against its range.
     ///
@@ -76,7 +85,7 @@ impl ClientLimitsConfig {
         let destinations = self.client_destinations_max;
         number(l("client_destinations_max"), destinations, 16..=65_536)?;
         if let Some(rate) = self.client_rate_bits_per_s {
-            number(l("client_rate"), rate, RATES)?;
+            in_rates(l("client_rate"), rate)?;
         }
         number(l("refusals_per_s"), self.refusals_per_s, 1..=10_000)?;
         number(l("refusal_burst"), self.refusal_burst, 1..=10_000)?;
@@ -126,7 +135,7 @@ impl ShareConfig {
     pub fn try_new(self) -> Result<Self, ConfigError> {
         let ms = Duration::from_millis;
         if let Some(rate) = self.egress_rate_bits_per_s {
-            number("egress.rate", rate, RATES)?;
+            in_rates("egress.rate", rate)?;
         }
         let bytes = self.waiting_bytes_max;
         number("limits.waiting", bytes, 256 << 10..=1 << 30)?;

@@ -15,7 +15,7 @@ use quell_packet::tcp::flags;
 use quell_packet::{IpPacket, TcpView, protocol};
 use quell_sim::pair::{End, World, WorldConfig};
 use quell_wire::control::Control;
-use quell_wire::registry::{ErrorCode, VERSION};
+use quell_wire::registry::ErrorCode;
 
 use crate::admission::{greet, is_welcome};
 use crate::common::*;
@@ -275,20 +275,33 @@ fn worlds_whose_egress_is_slow_keep_their_books_through_a_lost_connection() {
 const NOVEMBER: u64 = 1_796_083_199;
 const DRAIN: Duration = Duration::from_secs(5);
 
-#[test]
-fn a_month_that_is_used_up_sends_everybody_away_and_the_next_one_lets_them_in() {
-    let now = Instant::now();
-    let config = ProviderConfig {
-        month_bytes_max: Some(1 << 20),
+const CEILING: u64 = 1 << 20;
+
+fn with_ceiling() -> ProviderConfig {
+    ProviderConfig {
+        month_bytes_max: Some(CEILING),
         drain: DRAIN,
         ..ProviderConfig::default()
-    };
-    let (mut provider, ids) = provider_of(config, 2, now);
-    provider.restore_month(MonthUse {
-        month: "2026-11".parse().unwrap(),
-        bytes: (1 << 20) - 300,
-    });
+    }
+}
+
+fn november(bytes: u64) -> MonthUse {
+    let month = "2026-11".parse().unwrap();
+    MonthUse { month, bytes }
+}
+
+/// A provider that has 300 bytes left of its month, and its sessions.
+fn almost_used_up(now: Instant) -> (Provider, Vec<SessionId>) {
+    let (mut provider, ids) = provider_of(with_ceiling(), 2, now);
+    provider.restore_month(november(CEILING - 300));
     provider.on_wall_clock(NOVEMBER);
+    (provider, ids)
+}
+
+#[test]
+fn the_bytes_of_both_directions_use_a_month_up_and_everybody_is_told_to_go() {
+    let now = Instant::now();
+    let (mut provider, ids) = almost_used_up(now);
     let own = own(&provider, 0);
     let out = dgram(&packet(own, ip(WORLD_V4), 100));
     provider.handle_datagram(ids[0], &out, now);
@@ -299,7 +312,8 @@ fn a_month_that_is_used_up_sends_everybody_away_and_the_next_one_lets_them_in() 
     provider.handle_packet(packet(ip(WORLD_V4), own, 60), at);
     assert_eq!(provider.poll_egress(), Some((at, "month")));
     provider.handle_egress(at);
-    while provider.poll_ready().is_some() {}
+    let ready: Vec<_> = std::iter::from_fn(|| provider.poll_ready()).collect();
+    assert!(ready.ends_with(&ids));
     let said = session_outputs(&mut provider, ids[1], at);
     let [Output::Control(bytes)] = said.as_slice() else {
         panic!("{said:?}");
@@ -307,8 +321,8 @@ fn a_month_that_is_used_up_sends_everybody_away_and_the_next_one_lets_them_in() 
     let Control::Goaway(goaway) = off_stream(bytes) else {
         panic!("a GOAWAY");
     };
-    assert_eq!(goaway.reason, ErrorCode::MonthUsedUp.code());
-    assert_eq!(goaway.drain_ms, 5_000);
+    let reason = ErrorCode::MonthUsedUp.code();
+    assert_eq!((goaway.reason, goaway.drain_ms), (reason, 5_000));
 
     // They are carried meanwhile, nobody else is let in, and it is said why.
     provider.handle_datagram(ids[0], &out, at);
@@ -316,45 +330,58 @@ fn a_month_that_is_used_up_sends_everybody_away_and_the_next_one_lets_them_in() 
     let refused = provider.on_connection(key(1), at).unwrap_err();
     assert_eq!(refused.code, ErrorCode::MonthUsedUp);
     assert!(refused.words.contains("2026-11") && refused.words.contains("2026-12"));
+    assert_eq!(provider.status().refused["month_used_up"], 1);
+}
 
-    let end = at + DRAIN;
+#[test]
+fn after_the_drain_of_a_used_up_month_nothing_is_carried() {
+    let now = Instant::now();
+    let (mut provider, ids) = almost_used_up(now);
+    let own = own(&provider, 0);
+    provider.handle_packet(packet(ip(WORLD_V4), own, 300), now);
+    provider.handle_egress(now);
+    for id in &ids {
+        session_outputs(&mut provider, *id, now);
+    }
+    let end = now + DRAIN;
     assert_eq!(provider.poll_egress(), Some((end, "month")));
     provider.handle_egress(end - NS);
-    assert!(session_outputs(&mut provider, ids[1], end - NS).is_empty());
+    let said = session_outputs(&mut provider, ids[1], end - NS);
+    assert!(
+        said.iter().all(|out| !matches!(out, Output::Close(_))),
+        "{said:?}"
+    );
     provider.handle_egress(end);
+    assert_eq!(provider.poll_egress(), None);
+    let out = dgram(&packet(own, ip(WORLD_V4), 100));
     for id in &ids {
         let said = session_outputs(&mut provider, *id, end);
-        assert!(
-            matches!(said.last(), Some(Output::Close(v)) if v.code == ErrorCode::MonthUsedUp),
-            "{said:?}"
-        );
+        let [Output::Close(violation)] = said.as_slice() else {
+            panic!("{said:?}");
+        };
+        assert_eq!(violation.code, ErrorCode::MonthUsedUp);
         provider.handle_datagram(*id, &out, end);
-        assert_eq!(delivered(&session_outputs(&mut provider, *id, end)), 0);
+        assert_eq!(session_outputs(&mut provider, *id, end), []);
         provider.on_closed(*id, Some(ErrorCode::MonthUsedUp), end);
     }
-    let used = provider.month_use();
     assert_eq!(provider.status().month.unwrap().state, "shut");
+    assert_eq!(provider.month_use(), november(CEILING));
+}
 
-    // A restart, and a clock that was set back, change nothing; December does.
-    let (mut next, _) = provider_of(
-        ProviderConfig {
-            month_bytes_max: Some(1 << 20),
-            ..ProviderConfig::default()
-        },
-        1,
-        end,
-    );
-    next.restore_month(used);
-    next.on_wall_clock(0);
-    assert_eq!(
-        next.on_connection(key(1), end).unwrap_err().code,
-        ErrorCode::MonthUsedUp
-    );
-    next.on_wall_clock(NOVEMBER + 1);
-    let id = next.on_connection(key(1), end).unwrap();
-    next.handle_control(id, &on_stream(&hello(VERSION)), end);
-    assert!(is_welcome(&session_outputs(&mut next, id, end)));
-    assert_eq!(next.month_use().bytes, 0);
+#[test]
+fn neither_a_restart_nor_a_clock_set_back_opens_a_used_up_month_and_the_next_one_does() {
+    let now = Instant::now();
+    let (mut provider, _) = provider_of(with_ceiling(), 1, now);
+    provider.restore_month(november(CEILING));
+    for unix_s in [NOVEMBER, 0, NOVEMBER - 40 * 86_400] {
+        provider.on_wall_clock(unix_s);
+        let refused = provider.on_connection(key(1), now).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::MonthUsedUp);
+    }
+    provider.on_wall_clock(NOVEMBER + 1);
+    let (_, said) = greet(&mut provider, 1, now);
+    assert!(is_welcome(&said));
+    assert_eq!(provider.month_use().bytes, 0);
 }
 
 #[test]
