@@ -270,6 +270,9 @@ fn worlds_whose_egress_is_slow_keep_their_books_through_a_lost_connection() {
         assert!(session.delivered > 0);
     }
     assert!(status.tun_drops[DropReason::ShareAged] > 0);
+    // What waited when the connection was lost went on with the session.
+    assert_eq!(status.tun_drops[DropReason::PathClosed], 0);
+    assert_eq!(status.ended_received_drops[DropReason::PathClosed], 0);
 }
 
 const NOVEMBER: u64 = 1_796_083_199;

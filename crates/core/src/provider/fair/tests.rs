@@ -113,6 +113,24 @@ fn small_packets_are_shared_by_bytes_and_large_ones_wait_for_their_rounds() {
 }
 
 #[test]
+fn nobody_saves_turns_up_by_sending_little_at_a_time() {
+    let now = Instant::now();
+    let mut fair = stuck(1 << 20, 50 * MS);
+    for _ in 0..20 {
+        offer(&mut fair, 1, 100, now);
+        fair.on_room(1);
+        assert_eq!(poll_all(&mut fair, now), [(1, 100)]);
+        fair.on_room(0);
+    }
+    for client in [1, 1, 1, 2, 2, 2] {
+        offer(&mut fair, client, 1_500, now);
+    }
+    fair.on_room(100);
+    let order: Vec<u32> = poll_all(&mut fair, now).iter().map(|it| it.0).collect();
+    assert_eq!(order, [1, 2, 1, 2, 1, 2]);
+}
+
+#[test]
 fn the_rate_of_all_lets_a_packet_go_at_its_time_and_not_before() {
     let now = Instant::now();
     // A byte a microsecond, and a burst of 15,000.
