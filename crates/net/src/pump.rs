@@ -338,3 +338,6 @@ impl Pump {
         reader.and(writer)
     }
 }
+
+#[cfg(test)]
+mod tests;

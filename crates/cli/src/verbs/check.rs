@@ -119,6 +119,7 @@ fn provider(file: &ProviderFile) -> Result<Table, Failure> {
     }
     table.row("room for", format!("{} clients", pool.capacity()));
     table.row("sessions", format!("{} at most", file.limits.sessions_max));
+    shares(&mut table, file);
     let egress = &file.egress;
     let kind = match egress.kind {
         EgressKind::Tun => "tun",
@@ -141,6 +142,30 @@ fn provider(file: &ProviderFile) -> Result<Table, Failure> {
     table.row("control socket", file.control_socket().display());
     table.row("log", file.log.level);
     Ok(table)
+}
+
+/// What one client may take, and all together.
+fn shares(table: &mut Table, file: &ProviderFile) {
+    let core = file.core();
+    let client = &core.client;
+    let mut words = format!(
+        "{} flows, {} new destinations a second",
+        client.client_flows_max, client.client_new_destinations_per_s
+    );
+    if let Some(rate) = client.client_rate_bits_per_s {
+        words += &format!(", {rate} bit/s each way");
+    }
+    table.row("a client", words);
+    if let Some(rate) = core.share.egress_rate_bits_per_s {
+        table.row("egress rate", format!("{rate} bit/s each way"));
+    }
+    if let Some(bytes) = core.month_bytes_max {
+        let folder = file.state_dir.display();
+        table.row(
+            "a month",
+            format!("{bytes} bytes at most, counted in {folder}"),
+        );
+    }
 }
 
 fn private_key(table: &mut Table, path: &std::path::Path) -> Result<(), Failure> {

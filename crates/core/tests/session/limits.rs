@@ -249,7 +249,8 @@ fn worlds_whose_egress_is_slow_keep_their_books_through_a_lost_connection() {
     world.add_client(1);
     world.add_client(2);
     world.run_for(S);
-    for round in 0..40 {
+    // Past the second within which the client dials anew.
+    for round in 0..100 {
         for client in 0..2 {
             for _ in 0..=client * 3 {
                 let (out, back) = (outwards(&world, client, 900), inwards(&world, client, 900));

@@ -213,8 +213,13 @@ fn a_packet_that_fits_nowhere_is_the_one_that_goes_and_leaves_no_empty_turn() {
     // It cost its client all it had, and itself.
     assert_eq!(fair.status_of(1).drops[DropReason::ShareFull], 2);
     assert_eq!(fair.status_of(1).waiting_packets, 0);
+    // It has one turn a round as before.
+    for client in [1, 1, 3] {
+        offer(&mut fair, client, 1_500, now);
+    }
     fair.on_room(9);
-    assert_eq!(poll_all(&mut fair, now), [(2, 3_000)]);
+    let order: Vec<u32> = poll_all(&mut fair, now).iter().map(|it| it.0).collect();
+    assert_eq!(order, [1, 3, 2, 1]);
     assert_eq!(
         (fair.poll_timeout(), fair.status().waiting_bytes),
         (None, 0)
