@@ -10,6 +10,7 @@
 //!   client that lost its connection never waits for its own ghost.
 //! - A host number is held by a session that is up or suspended, and only by one.
 //! - A handshake that the [`doorman`] let begin has a place that is counted and a deadline.
+//! - What one client may take is [`limits`]'s to say, whose packet is next at the egress [`fair`]'s.
 //! - Sessions with a connection are bounded by `sessions_max`, greeting ones
 //!   included; so are those without one.
 
