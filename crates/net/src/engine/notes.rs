@@ -61,6 +61,7 @@ pub(super) enum News {
     Closed,
     SuspendedEnded,
     MessagesEnded,
+    MonthAhead,
 }
 
 impl News {
@@ -70,6 +71,10 @@ impl News {
             Self::Closed => info!(suppressed, "session closed: {words}"),
             Self::SuspendedEnded => info!(suppressed, "suspended session ended: {words}"),
             Self::MessagesEnded => warn!(suppressed, "no more messages to a client: {words}"),
+            Self::MonthAhead => warn!(
+                suppressed,
+                "the month's count is of a month that the clock has not reached, and stays so until then: {words}"
+            ),
         }
     }
 }

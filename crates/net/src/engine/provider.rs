@@ -42,7 +42,7 @@ use quell_wire::registry::ErrorCode;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use self::month::{KEEP_INTERVAL, Keeper, unix_now};
 pub use self::month::{MonthKept, MonthStore};
@@ -202,16 +202,9 @@ impl ProviderEngine {
         used: MonthUse,
         store: Box<dyn MonthStore>,
     ) -> Result<(), NetError> {
-        let unix_s = unix_now();
-        let (kept, clock) = (used.month, Month::of_unix(unix_s));
-        if kept > clock {
-            warn!(
-                "the clock says {clock}, and the month's count is of {kept}: it stays so until then"
-            );
-        }
         let mut core = self.shared.core.borrow_mut();
         core.restore_month(used);
-        core.on_wall_clock(unix_s);
+        core.on_wall_clock(unix_now());
         self.keeper = Some(Keeper::start(store, used)?);
         Ok(())
     }
@@ -285,10 +278,19 @@ impl ProviderEngine {
 
     /// Tells the core what time it is, and has the month's count kept.
     fn note_clock(&mut self) {
-        let mut core = self.shared.core.borrow_mut();
-        core.on_wall_clock(unix_now());
+        let unix_s = unix_now();
+        let used = {
+            let mut core = self.shared.core.borrow_mut();
+            core.on_wall_clock(unix_s);
+            core.month_use()
+        };
         if let Some(keeper) = &mut self.keeper {
-            keeper.note(core.month_use());
+            keeper.note(used);
+            let clock = Month::of_unix(unix_s);
+            if used.month > clock {
+                let words = format_args!("{}, while it is {clock}", used.month);
+                self.shared.note(News::MonthAhead, &words);
+            }
         }
     }
 
