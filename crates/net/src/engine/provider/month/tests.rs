@@ -10,6 +10,8 @@ use quell_core::provider::limits::Month;
 
 use super::*;
 
+const PATIENCE: Duration = Duration::from_secs(10);
+
 fn used(bytes: u64) -> MonthUse {
     let month: Month = "2026-11".parse().unwrap();
     MonthUse { month, bytes }
@@ -54,7 +56,7 @@ fn what_changed_is_kept_and_what_did_not_is_not_written_again() {
     assert_eq!(keeper.report().kept_bytes, 5);
     keeper.note(used(5));
     keeper.note(used(7));
-    assert_eq!(told.recv().unwrap(), Ok(7));
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Ok(7));
     keeper.finish(used(9)).unwrap();
     assert_eq!(told.iter().collect::<Vec<_>>(), [Ok(9)]);
 }
@@ -63,7 +65,7 @@ fn what_changed_is_kept_and_what_did_not_is_not_written_again() {
 fn a_full_disk_loses_nothing_that_room_does_not_bring_back() {
     let (mut keeper, full, told) = keeper(true);
     keeper.note(used(7));
-    assert_eq!(told.recv().unwrap(), Err(()));
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Err(()));
     while keeper.report().failures == 0 {
         thread::yield_now();
     }
@@ -71,7 +73,7 @@ fn a_full_disk_loses_nothing_that_room_does_not_bring_back() {
     full.store(false, Ordering::SeqCst);
     // Nothing was carried since.
     keeper.note(used(7));
-    assert_eq!(told.recv().unwrap(), Ok(7));
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Ok(7));
     keeper.finish(used(7)).unwrap();
 }
 
