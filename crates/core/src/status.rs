@@ -207,6 +207,8 @@ pub struct SessionStatus {
     pub received_drops: Drops,
     /// Packets handed on, ICMP errors and resets of our own not counted.
     pub delivered: u64,
+    /// Their bytes.
+    pub delivered_bytes: u64,
     /// Flows that it gave up.
     pub closed: ClosedCounters,
     /// What the rules of the way out came to for it.

@@ -31,6 +31,7 @@ mod ports;
 mod proxies;
 mod refused;
 mod resets;
+mod shares;
 mod sockets;
 mod stopped;
 mod three;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         proxies::all_trials(),
         refused::trials(),
         resets::trials(),
+        shares::trials(),
         sockets::all_trials(),
         stopped::trials(),
     ];

@@ -74,7 +74,7 @@ impl Provider {
     fn count_delivered(&mut self, id: SessionId, packet: &Bytes, now: Instant) {
         self.ceiling.count(packet.len(), now);
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.on_delivered();
+            session.on_delivered(packet.len());
         }
     }
 

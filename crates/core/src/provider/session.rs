@@ -92,6 +92,7 @@ pub(super) struct Session {
     limits: ClientLimits,
     received_drops: Drops,
     delivered: u64,
+    delivered_bytes: u64,
     closed: ClosedFlows,
     guard: EgressGuard,
     /// As last seen, for a path that is taken over.
@@ -130,6 +131,7 @@ impl Session {
             limits: ClientLimits::new(&config.client, seed),
             received_drops: Drops::default(),
             delivered: 0,
+            delivered_bytes: 0,
             closed: ClosedFlows::new(config.closed_flows.clone(), seed),
             guard,
             carrier: None,
@@ -339,6 +341,7 @@ impl Session {
         std::mem::swap(&mut self.path, &mut older.path);
         std::mem::swap(&mut self.received_drops, &mut older.received_drops);
         std::mem::swap(&mut self.delivered, &mut older.delivered);
+        std::mem::swap(&mut self.delivered_bytes, &mut older.delivered_bytes);
         std::mem::swap(&mut self.closed, &mut older.closed);
         std::mem::swap(&mut self.guard, &mut older.guard);
         std::mem::swap(&mut self.passed, &mut older.passed);
@@ -455,9 +458,10 @@ impl Session {
         self.passed.pop_front()
     }
 
-    /// A packet of the client went to the egress.
-    pub(super) fn on_delivered(&mut self) {
+    /// A packet of the client, of `len` bytes, went to the egress.
+    pub(super) fn on_delivered(&mut self, len: usize) {
         self.delivered += 1;
+        self.delivered_bytes += len as u64;
     }
 
     /// What the client has left for new destinations.
@@ -564,6 +568,7 @@ impl Session {
             path: PathStatus::of(&self.path),
             received_drops: self.received_drops,
             delivered: self.delivered,
+            delivered_bytes: self.delivered_bytes,
             closed: self.closed.counters(),
             egress: self.guard.counters(),
             usage: self.limits.status(),
