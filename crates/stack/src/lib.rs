@@ -15,6 +15,7 @@
 //! | `outbox` | packets on their way out, gathered to batches; who asks for room is back-pressure |
 //! | `feed` | the queue before one flow's TCP |
 //! | `link` | what smoltcp sees of the two |
+//! | `loss`, `sacked` | what a TCP sent and is to be taken for lost, and what of it the peer holds |
 //! | `tcp` | one TCP: as the end that listens, or as the end that connects |
 //! | `host`, `relay` | a host's stream, and the bytes, ends and resets between it and a TCP |
 //! | `sound` | whether a packet may be acted upon |
@@ -33,9 +34,11 @@ mod feed;
 mod host;
 mod ledger;
 mod link;
+mod loss;
 mod memory;
 mod outbox;
 mod relay;
+mod sacked;
 mod seam;
 mod sound;
 mod tcp;

@@ -14,6 +14,7 @@ use quell_packet::{IpPacket, TcpView, checksum, protocol};
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 
+use crate::loss::Losses;
 use crate::outbox::Outbox;
 
 /// A flow's queue and the way out, for one turn.
@@ -27,6 +28,7 @@ pub(crate) struct Link<'a> {
     pub(crate) path_mtu: usize,
     /// What is said may take from the reserve.
     pub(crate) is_urgent: bool,
+    pub(crate) losses: &'a mut Losses,
 }
 
 pub(crate) struct In(Bytes);
@@ -34,6 +36,7 @@ pub(crate) struct In(Bytes);
 pub(crate) struct Out<'a> {
     outbox: &'a Outbox,
     path_mtu: usize,
+    losses: &'a mut Losses,
 }
 
 impl Device for Link<'_> {
@@ -66,10 +69,11 @@ impl Device for Link<'_> {
 }
 
 impl Link<'_> {
-    fn out(&self) -> Out<'_> {
+    fn out(&mut self) -> Out<'_> {
         Out {
             outbox: self.outbox,
             path_mtu: self.path_mtu,
+            losses: self.losses,
         }
     }
 }
@@ -83,16 +87,21 @@ impl RxToken for In {
 impl TxToken for Out<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
         let fits = len <= self.path_mtu;
+        if self.losses.knows_held() {
+            return self.consume_unless_held(len, write);
+        }
         if let Some(place) = self.outbox.place().filter(|_| fits) {
             return place.write(len, |packet| {
                 let result = write(packet);
                 seal(packet);
+                self.losses.on_sent(packet, std::time::Instant::now());
                 result
             });
         }
         // Too long for the path, or no room for an answer: smoltcp has to write it all the same.
         let mut packet = vec![0; len];
         let result = write(&mut packet);
+        self.losses.on_sent(&packet, std::time::Instant::now());
         if fits || !self.send_in_pieces(&packet) {
             self.outbox.ledger().answered(false);
         }
@@ -101,6 +110,27 @@ impl TxToken for Out<'_> {
 }
 
 impl Out<'_> {
+    /// Sends a segment, but for one that the peer holds already.
+    fn consume_unless_held<R>(self, len: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut packet = vec![0; len];
+        let result = write(&mut packet);
+        let is_held = self.losses.is_held(&packet);
+        self.losses.on_sent(&packet, std::time::Instant::now());
+        if is_held {
+            return result;
+        }
+        let is_sent = if len > self.path_mtu {
+            self.send_in_pieces(&packet)
+        } else {
+            seal(&mut packet);
+            self.outbox.push(&packet)
+        };
+        if !is_sent {
+            self.outbox.ledger().answered(false);
+        }
+        result
+    }
+
     /// Sends a segment that is too long for the path as several; whether all of them found room.
     fn send_in_pieces(&self, packet: &[u8]) -> bool {
         let Ok(ip) = IpPacket::parse(packet) else {
@@ -213,9 +243,11 @@ mod tests {
         };
         let data: Vec<u8> = (0..3_000_u32).map(|at| at as u8).collect();
         let packet = build::tcp(from, to, &segment, &data);
+        let mut losses = Losses::default();
         let out = Out {
             outbox: &outbox,
             path_mtu: 1_280,
+            losses: &mut losses,
         };
         out.consume(packet.len(), |buffer| buffer.copy_from_slice(&packet));
         for _ in 0..64 {

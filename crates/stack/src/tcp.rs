@@ -27,11 +27,15 @@ use smoltcp::wire::{HardwareAddress, IpCidr};
 
 use crate::feed::Feed;
 use crate::link::Link;
+use crate::loss::Losses;
 use crate::outbox::Outbox;
 
 /// How long an acknowledgement may wait for data to ride on, unless two segments wait for it. Below the 10 ms in which
 /// people notice nothing, above the time in which a host on the same network answers.
 const ACK_DELAY: SmolDuration = SmolDuration::from_millis(5);
+
+/// Longer than any timer of smoltcp's: its retransmissions wait 60 s at most.
+const TIMERS_MAX: Duration = Duration::from_secs(64);
 
 /// The two ends of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,7 +66,10 @@ pub struct Tcp<'b> {
     handle: SocketHandle,
     packets: VecDeque<Bytes>,
     mtu: usize,
+    losses: Losses,
     epoch: Instant,
+    /// How far smoltcp's clock is ahead: what makes its timers end when a loss is known.
+    ahead: Duration,
     /// Something was heard from the peer.
     pub(crate) heard_at: Instant,
 }
@@ -114,12 +121,14 @@ impl<'b> Tcp<'b> {
     ) -> Self {
         let mut packets = VecDeque::new();
         let mtu = usize::from(mtu);
+        let mut losses = Losses::default();
         let mut link = Link {
             inbox: &mut packets,
             outbox,
             mtu,
             path_mtu: mtu,
             is_urgent: false,
+            losses: &mut losses,
         };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed();
@@ -144,7 +153,9 @@ impl<'b> Tcp<'b> {
             handle,
             packets,
             mtu,
+            losses,
             epoch: now,
+            ahead: Duration::ZERO,
             heard_at: now,
         }
     }
@@ -202,7 +213,7 @@ impl<'b> Tcp<'b> {
 
     fn link<'a>(
         outbox: &'a Outbox,
-        packets: &'a mut VecDeque<Bytes>,
+        (packets, losses): (&'a mut VecDeque<Bytes>, &'a mut Losses),
         mtu: usize,
         feed: &Feed,
     ) -> Link<'a> {
@@ -212,6 +223,7 @@ impl<'b> Tcp<'b> {
             mtu,
             path_mtu: usize::from(feed.path_mtu()),
             is_urgent: false,
+            losses,
         }
     }
 
@@ -222,21 +234,39 @@ impl<'b> Tcp<'b> {
             return false;
         }
         self.heard_at = now;
+        let mut has_lost = false;
+        for packet in &self.packets {
+            has_lost |= self.losses.on_received(packet, now);
+        }
         let at = self.smol(now);
-        let mut link = Self::link(self.outbox, &mut self.packets, self.mtu, self.feed);
+        let queues = (&mut self.packets, &mut self.losses);
+        let mut link = Self::link(self.outbox, queues, self.mtu, self.feed);
         while self
             .interface
             .poll_ingress_single(at, &mut link, &mut self.sockets)
             != PollIngressSingleResult::None
         {}
         self.outbox.ledger().consumed(count);
+        if has_lost {
+            self.send_again(false, now);
+        }
         true
+    }
+
+    /// Has smoltcp send all again that is not acknowledged, as when its own timer ends.
+    fn send_again(&mut self, timed_out: bool, now: Instant) {
+        self.losses.on_resent(timed_out, now);
+        self.ahead += TIMERS_MAX;
     }
 
     /// Sends what smoltcp has to say and the outbox has room for.
     pub(crate) fn send_packets(&mut self, now: Instant) {
+        if self.losses.due().is_some_and(|due| due <= now) {
+            self.send_again(true, now);
+        }
         let at = self.smol(now);
-        let mut link = Self::link(self.outbox, &mut self.packets, self.mtu, self.feed);
+        let queues = (&mut self.packets, &mut self.losses);
+        let mut link = Self::link(self.outbox, queues, self.mtu, self.feed);
         // Asked before each packet: smoltcp stops its timer for a segment that it cannot place, and never sends it again.
         while self.outbox.has_room()
             && self.interface.poll_egress(at, &mut link, &mut self.sockets)
@@ -248,7 +278,8 @@ impl<'b> Tcp<'b> {
     pub(crate) fn abort(&mut self) {
         self.socket().abort();
         let at = self.smol(Instant::now());
-        let mut link = Self::link(self.outbox, &mut self.packets, self.mtu, self.feed);
+        let queues = (&mut self.packets, &mut self.losses);
+        let mut link = Self::link(self.outbox, queues, self.mtu, self.feed);
         link.is_urgent = true;
         self.interface.poll_egress(at, &mut link, &mut self.sockets);
     }
@@ -261,17 +292,19 @@ impl<'b> Tcp<'b> {
             // smoltcp would say "at once" for what it cannot send.
             return latest;
         }
+        let latest = self.losses.due().map_or(latest, |due| due.min(latest));
         let now = self.smol(Instant::now());
         match self.interface.poll_at(now, &self.sockets) {
             Some(at) => {
-                latest.min(self.epoch + Duration::from_micros(at.total_micros().max(0) as u64))
+                let at = Duration::from_micros(at.total_micros().max(0) as u64);
+                latest.min(self.epoch + at.saturating_sub(self.ahead))
             }
             None => latest,
         }
     }
 
     fn smol(&self, now: Instant) -> SmolInstant {
-        let elapsed = now.saturating_duration_since(self.epoch);
+        let elapsed = now.saturating_duration_since(self.epoch) + self.ahead;
         SmolInstant::from_micros(i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX))
     }
 }

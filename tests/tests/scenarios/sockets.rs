@@ -2,6 +2,7 @@
 
 mod endings;
 mod many;
+mod narrow;
 
 use libtest_mimic::{Failed, Trial};
 use quell_lab::netns::sysctl;
@@ -20,7 +21,12 @@ trials![
 
 /// These trials and those of the parts.
 pub(crate) fn all_trials() -> Vec<Trial> {
-    let parts = [trials(), endings::trials(), many::trials()];
+    let parts = [
+        trials(),
+        endings::trials(),
+        many::trials(),
+        narrow::trials(),
+    ];
     parts.into_iter().flatten().collect()
 }
 
