@@ -133,7 +133,8 @@ impl fmt::Debug for Forgery {
     }
 }
 
-/// A running relay; dropping it stops it.
+/// A running relay; dropping it stops it and closes its sockets. A client that still sends is then refused by the host, as it
+/// is where a process was killed; a cut relay takes everything and says nothing, as a process does that hangs.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -21,6 +21,7 @@ use quell_sim::link::Link;
 
 use super::{Command, Forgery, RelayConfig, Shared, State};
 use crate::error::{Context, Result};
+use crate::probe::local_towards;
 use crate::stop::wait_readable;
 
 const BATCH: usize = 64;
@@ -261,11 +262,7 @@ fn take_due(link: &mut Link<Packet>, now: Instant, into: &mut Vec<Packet>) {
 }
 
 fn open_upstream(target: SocketAddr) -> io::Result<UdpSocket> {
-    let any = match target.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
+    let socket = UdpSocket::bind((local_towards(target.ip()), 0))?;
     socket.connect(target)?;
     prepare(&socket)?;
     Ok(socket)
