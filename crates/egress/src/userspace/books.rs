@@ -10,28 +10,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quell_stack::{Ledger, Unsound, counted};
 use serde::Serialize;
-
-/// Declares an enum of counted things, their labels, and how many there are.
-macro_rules! counted {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $label:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum $name { $($(#[$variant_doc])* $variant,)* }
-
-        impl $name {
-            /// All of them, in the order of declaration.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// A stable label for a metric.
-            #[must_use]
-            pub const fn label(self) -> &'static str {
-                match self { $(Self::$variant => $label,)* }
-            }
-        }
-    };
-}
 
 counted! {
     /// Why a client's packet did nothing.
@@ -139,11 +119,39 @@ pub(super) struct Books {
 
 const RELAXED: Ordering = Ordering::Relaxed;
 
-impl Books {
-    pub(super) fn offer(&self, packets: usize) {
+impl Ledger for Books {
+    fn offered(&self, packets: usize) {
         self.offered.fetch_add(packets as u64, RELAXED);
     }
 
+    fn consumed(&self, packets: usize) {
+        self.consume(packets);
+    }
+
+    fn packet_out(&self) {
+        self.note(Event::PacketOut);
+    }
+
+    fn answered(&self, went: bool) {
+        self.note(if went {
+            Event::AnswerSent
+        } else {
+            Event::AnswerDropped
+        });
+    }
+}
+
+impl From<Unsound> for DropReason {
+    fn from(unsound: Unsound) -> Self {
+        match unsound {
+            Unsound::Port => Self::Malformed,
+            Unsound::Address => Self::BadAddress,
+            Unsound::Checksum => Self::BadChecksum,
+        }
+    }
+}
+
+impl Books {
     pub(super) fn consume(&self, packets: usize) {
         self.consumed.fetch_add(packets as u64, RELAXED);
     }
@@ -317,7 +325,7 @@ mod tests {
     #[test]
     fn what_is_neither_consumed_nor_dropped_waits() {
         let books = Books::default();
-        books.offer(5);
+        books.offered(5);
         books.consume(2);
         books.drop_one(DropReason::EchoUnavailable);
         let status = books.status();

@@ -9,6 +9,8 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use quell_stack::BUFFER_BYTES_MIN;
+
 use crate::error::EgressError;
 
 /// What a userspace egress may hold, and for how long.
@@ -80,9 +82,6 @@ impl Default for UserspaceConfig {
     }
 }
 
-/// The least bytes of a buffer.
-const BUFFER_BYTES_MIN: usize = 16 * 1024;
-
 impl UserspaceConfig {
     /// Checks every value against its range.
     ///
@@ -115,20 +114,12 @@ impl UserspaceConfig {
         Ok(self)
     }
 
-    /// Bytes of each buffer of the flow that comes when `live` flows are there: the full size while the table is filled
-    /// to a sixteenth, a quarter of it up to a quarter, a sixteenth beyond, but 16 KiB at least.
+    /// Bytes of each buffer of the flow that comes when `live` flows are there ([`quell_stack::buffer_bytes`]).
     ///
-    /// So a few flows are fast, and 20,000 of them take 1.6 GB at worst and not the 10 GB of full buffers.
+    /// 20,000 of them take 1.6 GB at worst and not the 10 GB of full buffers.
     #[must_use]
     pub fn buffer_bytes(&self, live: usize) -> usize {
-        let share = if live < self.tcp_flows_max.div_ceil(16) {
-            1
-        } else if live < self.tcp_flows_max.div_ceil(4) {
-            4
-        } else {
-            16
-        };
-        (self.tcp_buffer_bytes / share).max(BUFFER_BYTES_MIN)
+        quell_stack::buffer_bytes(self.tcp_buffer_bytes, live, self.tcp_flows_max)
     }
 }
 

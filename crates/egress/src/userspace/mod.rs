@@ -8,7 +8,7 @@
 //! PacketSource <── outbox <── all of them
 //! ```
 //!
-//! All tasks share one thread with a current-thread runtime, so what they share is borrowed, never locked, and never
+//! The TCPs, the queues and the way to the engine are `quell_stack`'s. All tasks share one thread with a current-thread runtime, so what they share is borrowed, never locked, and never
 //! across an await. No task, and at a steady rate no buffer, is made for a packet.
 //!
 //! What a client can rely on:
@@ -25,29 +25,27 @@
 //!
 //! Every refusal is counted by reason, and every flow's end ([`UserspaceStatus`]). No address is ever logged.
 
-mod answer;
 mod books;
 mod config;
 mod datagram;
 mod errno;
-mod outbox;
 mod paths;
 mod policy;
 mod router;
-mod seam;
 mod tcp;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::Receiver;
+use quell_stack::Ledger;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
 pub use books::{DropReason, EchoState, Event, UserspaceStatus};
 pub use config::UserspaceConfig;
 pub use policy::{AllowAll, Asked, Denied, Policy, Protocol};
-pub use seam::{BATCH_PACKETS_MAX, Gone, PacketSink, PacketSource, SinkReport, Taken};
+pub use quell_stack::{BATCH_PACKETS_MAX, Gone, PacketSink, PacketSource, SinkReport, Taken};
 
 use crate::error::EgressError;
 use books::Books;
@@ -75,7 +73,8 @@ impl Userspace {
         let config = config.try_new()?;
         let books = Arc::new(Books::default());
         let shutdown = Arc::new(Notify::new());
-        let (sink, inlet, source, outlet) = seam::pair(&books, stopped);
+        let ledger: Arc<dyn Ledger> = Arc::<Books>::clone(&books);
+        let (sink, inlet, source, outlet) = quell_stack::pair(&ledger, stopped);
         // Made here, so that a host without a file descriptor to spare says so to the caller.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()

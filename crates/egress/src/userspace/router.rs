@@ -1,8 +1,7 @@
 //! Each client's packet to whom it concerns.
 //!
-//! A packet is judged once, as a whole: what reaches a flow or an association is well-formed, between two hosts, and has
-//! right checksums. A TUN's kernel would look at them; here nobody else does. What is wrong is counted and dropped in
-//! silence: an answer to a damaged packet would go to whoever the damage names.
+//! A packet is judged once, as a whole ([`judge_network`], [`judge_upper`]): what reaches a flow or an association is well-formed, between two
+//! hosts, and has right checksums. What is wrong is counted and dropped in silence.
 //!
 //! After each batch the router steps back, so that the flows take what it queued before the next batch comes.
 
@@ -13,15 +12,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quell_packet::reassembly::{Fate, Reassembly};
-use quell_packet::{FlowKey, IpPacket, addr, checksum, icmp, protocol};
+use quell_packet::{FlowKey, IpPacket, icmp, protocol};
+use quell_stack::{Inlet, Ledger, Outbox, Outlet, judge_network, judge_upper};
 
 use super::books::{Books, DropReason};
 use super::config::UserspaceConfig;
 use super::datagram::Datagrams;
-use super::outbox::Outbox;
 use super::paths::Paths;
 use super::policy::Policy;
-use super::seam::{Inlet, Outlet};
 use super::tcp::Flows;
 
 /// What all parts of the egress share.
@@ -49,10 +47,11 @@ impl Router {
         outlet: Outlet,
         books: Arc<Books>,
     ) -> Self {
+        let ledger: Arc<dyn Ledger> = Arc::<Books>::clone(&books);
         let common = Rc::new(Common {
             paths: RefCell::new(Paths::new(config.mtu)),
             config,
-            outbox: Outbox::new(outlet, Arc::clone(&books)),
+            outbox: Outbox::new(outlet, ledger),
             books,
         });
         let flusher = Rc::clone(&common);
@@ -156,37 +155,4 @@ impl Router {
             _ => Err(DropReason::UnsupportedProtocol),
         }
     }
-}
-
-/// Whether the packet is one between two hosts that may be acted upon.
-fn judge_network(ip: &IpPacket<'_>) -> Result<(), DropReason> {
-    if matches!(ip, IpPacket::V6(view) if view.has_routing_header()) {
-        return Err(DropReason::BadAddress);
-    }
-    let (source, destination) = (ip.source(), ip.destination());
-    let is_sound = |address| addr::is_host(address) && !addr::is_v4_mapped(address);
-    if !is_sound(source) || !is_sound(destination) {
-        return Err(DropReason::BadAddress);
-    }
-    match ip {
-        IpPacket::V4(view) if !view.header_checksum_valid() => Err(DropReason::BadChecksum),
-        IpPacket::V4(_) | IpPacket::V6(_) => Ok(()),
-    }
-}
-
-/// Whether what it carries is whole and sound.
-fn judge_upper(ip: &IpPacket<'_>) -> Result<(), DropReason> {
-    let ports = FlowKey::of(ip);
-    let lacks_port = match ip.protocol() {
-        protocol::TCP => ports.source_port == 0 || ports.destination_port == 0,
-        protocol::UDP => ports.destination_port == 0,
-        _ => false,
-    };
-    if lacks_port {
-        return Err(DropReason::Malformed);
-    }
-    if checksum::upper_layer_valid(ip) == Some(false) {
-        return Err(DropReason::BadChecksum);
-    }
-    Ok(())
 }

@@ -25,12 +25,12 @@ use std::time::Instant;
 use lru_slab::LruSlab;
 use quell_packet::icmp::{self, Unreachable};
 use quell_packet::{FlowKey, IcmpView, IpPacket, PACKET_BYTES_MAX, UdpView};
+use quell_stack::answer;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-use super::answer;
 use super::books::{DropReason, EchoState, Event};
 use super::errno;
 use super::policy::{Asked, Policy, Protocol};
@@ -142,7 +142,7 @@ impl Datagrams {
             Err(_) => None,
         };
         if let Some(why) = why {
-            answer::unreachable(ip, why, &self.common.outbox, &self.common.books);
+            answer::unreachable(ip, why, &self.common.outbox);
         }
         sent
     }

@@ -8,8 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use quell_packet::build::{self, Header};
 use quell_packet::{IcmpView, fragment, protocol};
-
-use super::super::outbox::Outbox;
+use quell_stack::Outbox;
 
 thread_local! {
     /// What tells the pieces of one datagram from another's; all of them come from the egress's one thread.

@@ -8,14 +8,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use memmap2::MmapMut;
 use quell_packet::IpPacket;
 use quell_packet::icmp::Unreachable;
+use quell_stack::{End, Memory, Patience, Relay, Tcp, answer};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::super::answer;
 use super::super::books::Event;
-use super::relay::Relay;
+use super::super::config::UserspaceConfig;
 use super::{Entry, Flow};
 
 /// A socket for a destination.
@@ -41,7 +40,7 @@ pub(super) async fn serve(
         Err(failure) => return failure.tell(&mut entry, &flow),
     };
     let bytes = entry.common.config.buffer_bytes(entry.established_others());
-    let Ok(mut memory) = buffers(bytes) else {
+    let Ok(mut memory) = Memory::for_two(bytes) else {
         return Failure::Exhausted.tell(&mut entry, &flow);
     };
     entry.set_established();
@@ -49,23 +48,27 @@ pub(super) async fn serve(
         return;
     };
     let common = Rc::clone(&entry.common);
-    let Some(relay) = Relay::new(&common, &entry.key, syn, stream, &mut memory) else {
+    let config = &common.config;
+    let end = (destination, config.mtu);
+    let Some(tcp) = Tcp::listen(&common.outbox, &flow.feed, end, syn, &mut memory) else {
         return;
     };
-    entry.end = relay.run(&flow).await;
+    let relay = Relay::new(tcp, stream, bytes::Bytes::new(), patience(config));
+    entry.end = match relay.run().await {
+        End::Closed => Event::TcpClosed,
+        End::ResetByPeer => Event::TcpResetByClient,
+        End::ResetByHost => Event::TcpResetOutside,
+        End::Idle => Event::TcpIdle,
+    };
 }
 
-/// Memory for both buffers of a flow: pages of it are there when data came to them.
-///
-/// # Errors
-/// The system has no more maps to give.
-fn buffers(bytes: usize) -> io::Result<MmapMut> {
-    let memory = MmapMut::map_anon(2 * bytes)?;
-    // Many flows' maps stand side by side, and a huge page would fill hundreds of them for the first byte. A system that
-    // has no huge pages has no such advice.
-    #[cfg(target_os = "linux")]
-    let _ = memory.advise(memmap2::Advice::NoHugePage);
-    Ok(memory)
+/// The client's own handshake may take as long as we waited for the outside's.
+const fn patience(config: &UserspaceConfig) -> Patience {
+    Patience {
+        handshake: config.tcp_connect_timeout,
+        idle: config.tcp_idle,
+        idle_transitory: config.tcp_idle_transitory,
+    }
 }
 
 /// Why there is no outside connection.
@@ -90,7 +93,7 @@ async fn connect(
     let outcome = loop {
         tokio::select! {
             outcome = &mut connecting => break outcome,
-            () = flow.wake.notified() => if flow.abandoned.get() {
+            () = flow.feed.woken() => if flow.abandoned.get() {
                 return Err(Failure::Abandoned);
             },
         }
@@ -148,12 +151,12 @@ impl Failure {
             return;
         };
         let (error, resets) = self.answer();
-        let (outbox, books) = (&entry.common.outbox, &entry.common.books);
+        let outbox = &entry.common.outbox;
         if let Some(why) = error {
-            answer::unreachable(&ip, why, outbox, books);
+            answer::unreachable(&ip, why, outbox);
         }
         if resets {
-            answer::reset(&ip, outbox, books);
+            answer::reset(&ip, outbox);
         }
     }
 }

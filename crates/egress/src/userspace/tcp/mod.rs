@@ -15,38 +15,29 @@
 //! flow is answered with a reset, so that a client whose provider was restarted learns it at once.
 
 mod connect;
-mod device;
-mod outside;
-mod relay;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use quell_packet::{FlowKey, IpPacket, TcpView};
-use tokio::sync::Notify;
+use quell_stack::{Feed, answer};
 
-use super::answer;
 use super::books::{DropReason, Event};
 use super::errno;
 use super::policy::{Asked, Policy, Protocol};
 use super::router::Common;
 
-/// Packets that wait for a flow's task: a full window of 256 KiB in segments of 1,240 bytes is 212.
-const QUEUE_PACKETS_MAX: usize = 256;
-
 /// What the router and a flow's task share.
 struct Flow {
-    queue: RefCell<VecDeque<Bytes>>,
-    wake: Notify,
+    /// Its packets, once the outside stands.
+    feed: Feed,
     /// The SYN to be answered; `None` when the outside stands.
     syn: RefCell<Option<Bytes>>,
     /// The client took its SYN back.
     abandoned: Cell<bool>,
-    /// The longest packet that the path to the client takes, in bytes.
-    path_mtu: Cell<u16>,
 }
 
 type Table = RefCell<HashMap<FlowKey, Rc<Flow>>>;
@@ -91,7 +82,7 @@ impl Flows {
             Err(DropReason::NoFlow)
         };
         if refused.is_err() {
-            answer::reset(&ip, &self.common.outbox, &self.common.books);
+            answer::reset(&ip, &self.common.outbox);
         }
         refused
     }
@@ -103,20 +94,14 @@ impl Flows {
                 Meanwhile::Again => *waiting = compact(&packet),
                 Meanwhile::TakenBack => {
                     flow.abandoned.set(true);
-                    flow.wake.notify_one();
+                    flow.feed.wake();
                 }
                 Meanwhile::Nothing => {}
             }
             self.common.books.consume(1);
             return Ok(());
         }
-        let mut queue = flow.queue.borrow_mut();
-        if queue.len() >= QUEUE_PACKETS_MAX {
-            return Err(DropReason::QueueFull);
-        }
-        queue.push_back(packet);
-        flow.wake.notify_one();
-        Ok(())
+        flow.feed.push(packet).map_err(|_| DropReason::QueueFull)
     }
 
     fn open(
@@ -142,11 +127,9 @@ impl Flows {
         }
         let socket = connect::socket(destination).map_err(|error| errno::why_no_socket(&error))?;
         let flow = Rc::new(Flow {
-            queue: RefCell::default(),
-            wake: Notify::new(),
+            feed: Feed::new(config.mtu),
             syn: RefCell::new(Some(compact(syn))),
             abandoned: Cell::new(false),
-            path_mtu: Cell::new(config.mtu),
         });
         let entry = Entry::new(self, key, Rc::clone(&flow));
         tokio::task::spawn_local(connect::serve(entry, flow, socket, destination));
@@ -158,7 +141,7 @@ impl Flows {
     /// The path to the client of the flow, if it is one of TCP, takes packets of `mtu` bytes at most.
     pub(super) fn shrink(&self, key: &FlowKey, mtu: u16) {
         if let Some(flow) = self.table.borrow().get(key) {
-            flow.path_mtu.set(mtu.min(flow.path_mtu.get()));
+            flow.feed.lower_path_mtu(mtu);
         }
     }
 }
@@ -253,7 +236,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         self.table.borrow_mut().remove(&self.key);
         self.leave_connecting();
-        let left = self.flow.queue.borrow().len();
+        let left = self.flow.feed.waiting();
         self.common.books.drop_many(DropReason::FlowEnded, left);
         self.common.books.note(self.end);
         self.report();

@@ -1,14 +1,13 @@
 //! What the engine sees: a device that takes batches of packets and gives batches of packets.
 //!
 //! ```text
-//! engine ─ PacketSink ──> [bounded channel of batches] ──> router       (clients' packets)
-//! engine <─ PacketSource ─ [bounded channel of batches] <── outbox      (packets to clients)
+//! engine ─ PacketSink ──> [bounded channel of batches] ──> Inlet       (packets from the tunnel)
+//! engine <─ PacketSource ─ [bounded channel of batches] <── Outbox      (packets into the tunnel)
 //! ```
 //!
-//! Both halves block their caller's thread and never the egress's; their shapes and their promises are those of a TUN's
-//! halves, so that the pump of an engine drives either. This crate does not know the TUN's traits (DESIGN §1): whoever
-//! joins the two wraps each half in five lines, and hands the stop channel of its own handle to
-//! [`Userspace::start`](super::Userspace::start).
+//! The engine's halves block their caller's thread and never the stack's; their shapes and their promises are those of a
+//! TUN's halves, so that the pump of an engine drives either. This crate does not know the TUN's traits (DESIGN §1): whoever
+//! joins the two wraps each half in five lines, and hands the stop channel of its own handle to [`pair`].
 //!
 //! A full channel is back-pressure. Inwards the sink waits for [`PATIENCE`], as a write to a TUN may, and then drops the
 //! batch, counted by its caller; towards the engine the flows stop sending, then stop reading from the world. Empty
@@ -21,7 +20,7 @@ use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TryRecvError, bounded, select};
 use tokio::sync::Notify;
 
-use super::books::Books;
+use crate::ledger::Ledger;
 
 /// The most packets in a batch, as the TUN's devices have it.
 pub const BATCH_PACKETS_MAX: usize = 64;
@@ -30,9 +29,9 @@ const BATCHES_MAX: usize = 8;
 /// How long a batch may wait for room, as a write to a TUN may.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// The egress has ended.
+/// The stack has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the userspace egress has ended")]
+#[error("the userspace network stack has ended")]
 pub struct Gone;
 
 /// Why a read came back.
@@ -48,22 +47,22 @@ pub enum Taken {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use = "the dropped packets are to be counted"]
 pub struct SinkReport {
-    /// Packets that the egress took.
+    /// Packets that the stack took.
     pub taken: usize,
     /// Packets for which its queue had no room in time.
     pub queue_full: usize,
 }
 
-/// Takes clients' packets.
+/// Takes packets from the engine.
 #[derive(Debug)]
 pub struct PacketSink {
     batches: Sender<Vec<Bytes>>,
     spare: Receiver<Vec<Bytes>>,
     waker: Waker,
-    books: Arc<Books>,
+    ledger: Arc<dyn Ledger>,
 }
 
-/// Wakes the egress; also when it is dropped, so that a channel that closes is seen.
+/// Wakes the stack; also when it is dropped, so that a channel that closes is seen.
 #[derive(Debug)]
 struct Waker(Arc<Notify>);
 
@@ -77,7 +76,7 @@ impl PacketSink {
     /// Hands packets over, in order. Waits up to 20 ms for room.
     ///
     /// # Errors
-    /// [`Gone`]: the egress has ended, and took none of this batch.
+    /// [`Gone`]: the stack has ended, and took none of this batch.
     pub fn send_batch(&mut self, packets: &[Bytes]) -> Result<SinkReport, Gone> {
         let mut report = SinkReport::default();
         for chunk in packets.chunks(BATCH_PACKETS_MAX) {
@@ -86,7 +85,7 @@ impl PacketSink {
             match self.batches.send_timeout(batch, PATIENCE) {
                 Ok(()) => {
                     report.taken += chunk.len();
-                    self.books.offer(chunk.len());
+                    self.ledger.offered(chunk.len());
                     self.waker.0.notify_one();
                 }
                 Err(SendTimeoutError::Timeout(_)) => report.queue_full += chunk.len(),
@@ -100,7 +99,7 @@ impl PacketSink {
     }
 }
 
-/// Gives packets for clients.
+/// Gives packets to the engine.
 #[derive(Debug)]
 pub struct PacketSource {
     batches: Receiver<Vec<BytesMut>>,
@@ -111,7 +110,7 @@ pub struct PacketSource {
 }
 
 impl PacketSource {
-    /// Blocks until at least one packet is there, the stop signal is given, or the egress has ended. Appends 1 to
+    /// Blocks until at least one packet is there, the stop signal is given, or the stack has ended. Appends 1 to
     /// [`BATCH_PACKETS_MAX`] packets, each owned alone; what the batch holds already stays.
     ///
     /// # Errors
@@ -141,8 +140,9 @@ impl PacketSource {
     }
 }
 
-/// The egress's end of [`PacketSink`].
-pub(super) struct Inlet {
+/// The stack's end of [`PacketSink`].
+#[derive(Debug)]
+pub struct Inlet {
     batches: Receiver<Vec<Bytes>>,
     spare: Sender<Vec<Bytes>>,
     wake: Arc<Notify>,
@@ -150,7 +150,7 @@ pub(super) struct Inlet {
 
 impl Inlet {
     /// The next batch; `None` when none will come. Cancelling it loses nothing.
-    pub(super) async fn receive(&self) -> Option<Vec<Bytes>> {
+    pub async fn receive(&self) -> Option<Vec<Bytes>> {
         loop {
             match self.batches.try_recv() {
                 Ok(batch) => return Some(batch),
@@ -161,22 +161,23 @@ impl Inlet {
     }
 
     /// Gives an emptied batch back.
-    pub(super) fn recycle(&self, batch: Vec<Bytes>) {
+    pub fn recycle(&self, batch: Vec<Bytes>) {
         let _ = self.spare.try_send(batch);
     }
 }
 
-/// The egress's end of [`PacketSource`].
-pub(super) struct Outlet {
-    pub(super) batches: Sender<Vec<BytesMut>>,
-    pub(super) spare: Receiver<Vec<BytesMut>>,
+/// The stack's end of [`PacketSource`], for an [`Outbox`](crate::Outbox).
+#[derive(Debug)]
+pub struct Outlet {
+    pub(crate) batches: Sender<Vec<BytesMut>>,
+    pub(crate) spare: Receiver<Vec<BytesMut>>,
     /// Told when a batch was taken.
-    pub(super) room: Arc<Notify>,
+    pub(crate) room: Arc<Notify>,
 }
 
-/// Both channels. `stopped` ends a blocked read for good, by a message or by being closed.
-pub(super) fn pair(
-    books: &Arc<Books>,
+/// Both channels: the engine's halves, and the stack's. `stopped` ends a blocked read for good, by a message or by being closed.
+pub fn pair(
+    ledger: &Arc<dyn Ledger>,
     stopped: Receiver<()>,
 ) -> (PacketSink, Inlet, PacketSource, Outlet) {
     let (in_tx, in_rx) = bounded(BATCHES_MAX);
@@ -188,7 +189,7 @@ pub(super) fn pair(
         batches: in_tx,
         spare: in_spare_rx,
         waker: Waker(Arc::clone(&wake)),
-        books: Arc::clone(books),
+        ledger: Arc::clone(ledger),
     };
     let inlet = Inlet {
         batches: in_rx,

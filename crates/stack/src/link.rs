@@ -1,7 +1,7 @@
 //! The link between one flow's TCP and the tunnel: smoltcp's view of a queue of packets and of the outbox.
 //!
-//! Checksums are not smoltcp's work. Those of incoming packets were verified by the router, and those of outgoing ones are
-//! summed here, by `quell_packet`'s vectorised sum.
+//! Checksums are not smoltcp's work. Those of incoming packets were verified ([`judge_upper`](crate::judge_upper)), and those of
+//! outgoing ones are summed here, by `quell_packet`'s vectorised sum.
 //!
 //! smoltcp's segments are as long as the flow's MTU at its start. When a path shrinks later, the tunnel says so with a
 //! "packet too big", and longer segments are cut in two or more on their way out: the sequence numbers go on, and FIN
@@ -14,26 +14,25 @@ use quell_packet::{IpPacket, TcpView, checksum, protocol};
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 
-use super::super::books::{Books, Event};
-use super::super::outbox::Outbox;
+use crate::outbox::Outbox;
 
 /// A flow's queue and the way out, for one turn.
-pub(super) struct Link<'a> {
-    /// Packets from the client, in order.
-    pub(super) inbox: &'a mut VecDeque<Bytes>,
-    pub(super) outbox: &'a Outbox,
-    pub(super) books: &'a Books,
+pub(crate) struct Link<'a> {
+    /// Packets from the tunnel, in order.
+    pub(crate) inbox: &'a mut VecDeque<Bytes>,
+    pub(crate) outbox: &'a Outbox,
     /// The longest packet smoltcp may make, in bytes; the same for the flow's whole life.
-    pub(super) mtu: usize,
+    pub(crate) mtu: usize,
     /// The longest packet that the path takes, in bytes.
-    pub(super) path_mtu: usize,
+    pub(crate) path_mtu: usize,
+    /// What is said may take from the reserve.
+    pub(crate) is_urgent: bool,
 }
 
-pub(super) struct In(Bytes);
+pub(crate) struct In(Bytes);
 
-pub(super) struct Out<'a> {
+pub(crate) struct Out<'a> {
     outbox: &'a Outbox,
-    books: &'a Books,
     path_mtu: usize,
 }
 
@@ -53,7 +52,7 @@ impl Device for Link<'_> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Out<'_>> {
-        self.outbox.has_room().then(|| self.out())
+        (self.is_urgent || self.outbox.has_room()).then(|| self.out())
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -70,7 +69,6 @@ impl Link<'_> {
     fn out(&self) -> Out<'_> {
         Out {
             outbox: self.outbox,
-            books: self.books,
             path_mtu: self.path_mtu,
         }
     }
@@ -96,7 +94,7 @@ impl TxToken for Out<'_> {
         let mut packet = vec![0; len];
         let result = write(&mut packet);
         if fits || !self.send_in_pieces(&packet) {
-            self.books.note(Event::AnswerDropped);
+            self.outbox.ledger().answered(false);
         }
         result
     }
@@ -195,14 +193,16 @@ mod tests {
     use quell_packet::build::{self, Segment};
     use quell_packet::tcp::flags;
 
-    use super::super::super::seam;
     use super::*;
+    use crate::ledger::Ledger;
+    use crate::ledger::testing::Counts;
+    use crate::seam;
 
     /// Sends a segment with 3,000 bytes and FIN over a path of 1,280 bytes.
     fn pieces(addresses: [&str; 2]) -> Vec<Vec<u8>> {
-        let books = Arc::new(Books::default());
-        let (_sink, _inlet, mut source, outlet) = seam::pair(&books, crossbeam_channel::never());
-        let outbox = Outbox::new(outlet, Arc::clone(&books));
+        let ledger: Arc<dyn Ledger> = Arc::new(Counts::default());
+        let (_sink, _inlet, mut source, outlet) = seam::pair(&ledger, crossbeam_channel::never());
+        let outbox = Outbox::new(outlet, ledger);
         let [from, to] = addresses.map(|address| address.parse().unwrap());
         let segment = Segment {
             sequence: u32::MAX - 1_000,
@@ -215,12 +215,11 @@ mod tests {
         let packet = build::tcp(from, to, &segment, &data);
         let out = Out {
             outbox: &outbox,
-            books: &books,
             path_mtu: 1_280,
         };
         out.consume(packet.len(), |buffer| buffer.copy_from_slice(&packet));
         for _ in 0..64 {
-            outbox.push(&[0x45; 20]);
+            assert!(outbox.push(&[0x45; 20]));
         }
         let mut batch = Vec::new();
         source.read_batch(&mut batch).unwrap();

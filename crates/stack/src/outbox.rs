@@ -1,8 +1,8 @@
-//! Packets on their way to the clients, gathered to batches.
+//! Packets on their way into the tunnel, gathered to batches.
 //!
 //! Whoever has a packet writes it straight into a slab; a batch goes when it is full, and else when every task that was
 //! ready has run: the flusher is woken by the first packet and stands behind them in the queue. So a lone packet waits
-//! for microseconds, and a busy egress pays one hand-over for 64.
+//! for microseconds, and a busy stack pays one hand-over for 64.
 //!
 //! Two bounds. [`has_room`](Outbox::has_room) is asked by whoever can wait: a flow that has more to send, an association
 //! that could read another datagram. They wait for [`space`](Outbox::space), the world behind them waits for them, and
@@ -17,30 +17,34 @@ use crossbeam_channel::TrySendError;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::books::{Books, Event};
-use super::seam::{BATCH_PACKETS_MAX, Outlet};
+use crate::ledger::Ledger;
+use crate::seam::{BATCH_PACKETS_MAX, Outlet};
 
 /// What packets are cut from: a batch of 64 packets of 1,280 bytes, and again. A packet that is kept pins as much.
 const SLAB_BYTES: usize = 160 * 1024;
-/// Packets that may be written beyond what the channel takes: the answers to four batches from clients.
+/// Packets that may be written beyond what the channel takes: the answers to four batches from the engine.
 const RESERVE_PACKETS: usize = 4 * BATCH_PACKETS_MAX;
 
-/// The way to the clients, shared by all tasks of the egress.
-pub(super) struct Outbox {
+/// The way into the tunnel, shared by all tasks of a stack.
+#[derive(Debug)]
+pub struct Outbox {
     gathered: RefCell<Gathered>,
     outlet: Outlet,
     dirty: Notify,
     space: Notify,
-    books: Arc<Books>,
+    ledger: Arc<dyn Ledger>,
 }
 
+#[derive(Debug)]
 struct Gathered {
     slab: BytesMut,
     batch: Vec<BytesMut>,
 }
 
 impl Outbox {
-    pub(super) fn new(outlet: Outlet, books: Arc<Books>) -> Self {
+    /// An empty one. Its owner runs [`flush_for_ever`](Self::flush_for_ever) in a task of its own.
+    #[must_use]
+    pub fn new(outlet: Outlet, ledger: Arc<dyn Ledger>) -> Self {
         Self {
             gathered: RefCell::new(Gathered {
                 slab: BytesMut::with_capacity(SLAB_BYTES),
@@ -49,22 +53,30 @@ impl Outbox {
             outlet,
             dirty: Notify::new(),
             space: Notify::new(),
-            books,
+            ledger,
         }
     }
 
+    /// How its owner counts.
+    #[must_use]
+    pub fn ledger(&self) -> &dyn Ledger {
+        self.ledger.as_ref()
+    }
+
     /// Whether another packet may be written by who can wait.
-    pub(super) fn has_room(&self) -> bool {
+    #[must_use]
+    pub fn has_room(&self) -> bool {
         self.gathered.borrow().batch.len() < BATCH_PACKETS_MAX || !self.outlet.batches.is_full()
     }
 
     /// Told when there may be room again.
-    pub(super) fn space(&self) -> Notified<'_> {
+    pub fn space(&self) -> Notified<'_> {
         self.space.notified()
     }
 
     /// A place for one packet; `None` when even the reserve is used up.
-    pub(super) fn place(&self) -> Option<Place<'_>> {
+    #[must_use]
+    pub fn place(&self) -> Option<Place<'_>> {
         (self.gathered.borrow().batch.len() < RESERVE_PACKETS).then_some(Place(self))
     }
 
@@ -80,7 +92,7 @@ impl Outbox {
         gathered.batch.push(packet);
         let waiting = gathered.batch.len();
         drop(gathered);
-        self.books.note(Event::PacketOut);
+        self.ledger.packet_out();
         if waiting == 1 {
             self.dirty.notify_one();
         } else if waiting.is_multiple_of(BATCH_PACKETS_MAX) {
@@ -90,7 +102,8 @@ impl Outbox {
     }
 
     /// Writes a copy of a whole packet; whether there was room.
-    pub(super) fn push(&self, packet: &[u8]) -> bool {
+    #[must_use]
+    pub fn push(&self, packet: &[u8]) -> bool {
         let Some(place) = self.place() else {
             return false;
         };
@@ -120,8 +133,8 @@ impl Outbox {
         true
     }
 
-    /// Flushes for as long as the egress lives.
-    pub(super) async fn flush_for_ever(&self) {
+    /// Flushes for as long as the stack lives.
+    pub async fn flush_for_ever(&self) {
         loop {
             self.dirty.notified().await;
             while !self.flush() {
@@ -134,11 +147,12 @@ impl Outbox {
 }
 
 /// Room for a packet, to be used at once.
-pub(super) struct Place<'a>(&'a Outbox);
+#[derive(Debug)]
+pub struct Place<'a>(&'a Outbox);
 
 impl Place<'_> {
     /// Writes the packet, of `len` bytes.
-    pub(super) fn write<R>(self, len: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
+    pub fn write<R>(self, len: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
         self.0.write(len, write)
     }
 }
@@ -147,13 +161,14 @@ impl Place<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::seam;
     use super::*;
+    use crate::ledger::testing::Counts;
+    use crate::seam;
 
     fn outbox() -> (Outbox, seam::PacketSource) {
-        let books = Arc::new(Books::default());
-        let (_sink, _inlet, source, outlet) = seam::pair(&books, crossbeam_channel::never());
-        (Outbox::new(outlet, books), source)
+        let ledger: Arc<dyn Ledger> = Arc::new(Counts::default());
+        let (_sink, _inlet, source, outlet) = seam::pair(&ledger, crossbeam_channel::never());
+        (Outbox::new(outlet, ledger), source)
     }
 
     #[test]

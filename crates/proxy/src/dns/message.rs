@@ -1,0 +1,162 @@
+//! A question to bytes, bytes to an answer.
+//!
+//! The parser is the crate `domain`'s, over borrowed bytes: it checks what it is asked for, and follows compressed names
+//! within bounds. What is judged here is whether the answer is the one to our question.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use domain::base::iana::{Class, Opcode, Rcode, Rtype};
+use domain::base::{Message, MessageBuilder, Name, ToName};
+use domain::rdata::{A, Aaaa};
+
+use crate::tunnel::Tunnel;
+
+/// Most addresses of one answer that are taken.
+const ADDRESSES_MAX: usize = 16;
+/// Bytes of an answer that we take in one datagram: 1,280 less both headers (RFC 9715 §3.1 has 1,400 on open paths).
+const UDP_PAYLOAD_BYTES: u16 = 1_232;
+/// The longest that an answer is believed.
+const TTL_MAX: Duration = Duration::from_secs(3_600);
+
+/// An address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) const fn is_of(self, tunnel: &Tunnel) -> bool {
+        match self {
+            Self::V4 => tunnel.ipv4.is_some(),
+            Self::V6 => tunnel.ipv6.is_some(),
+        }
+    }
+
+    const fn rtype(self) -> Rtype {
+        match self {
+            Self::V4 => Rtype::A,
+            Self::V6 => Rtype::AAAA,
+        }
+    }
+}
+
+/// A name and the family of addresses that are asked for. Names are compared without their case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Question {
+    name: Name<Vec<u8>>,
+    family: Family,
+}
+
+/// What a server said.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// These, for so long. None at all: the name has no address of this family.
+    Addresses(Vec<IpAddr>, Duration),
+    /// There is no such name.
+    NoSuchName,
+    /// The answer is too long for a datagram.
+    Truncated,
+    /// The server could not or would not say.
+    ServerFailed,
+}
+
+impl Question {
+    /// A question; `None` for what is no name, and for the names of the host itself, which are nobody else's to answer
+    /// (RFC 6761 §6.3).
+    pub(crate) fn new(name: &str, family: Family) -> Option<Self> {
+        let bare = name.strip_suffix('.').unwrap_or(name);
+        let last = bare.rsplit('.').next().unwrap_or(bare);
+        if bare.is_empty() || last.eq_ignore_ascii_case("localhost") {
+            return None;
+        }
+        let name = Name::vec_from_str(name).ok()?;
+        Some(Self { name, family })
+    }
+
+    /// The question as a message with the number `id`.
+    pub(crate) fn to_message(&self, id: u16) -> Option<Vec<u8>> {
+        let mut message = MessageBuilder::new_vec();
+        message.header_mut().set_id(id);
+        message.header_mut().set_rd(true);
+        let mut message = message.question();
+        message.push((&self.name, self.family.rtype())).ok()?;
+        let mut message = message.additional();
+        message
+            .opt(|options| {
+                options.set_udp_payload_size(UDP_PAYLOAD_BYTES);
+                Ok(())
+            })
+            .ok()?;
+        Some(message.finish())
+    }
+
+    /// What `bytes` answers; `None` when it is no answer to this question.
+    pub(crate) fn read(&self, id: u16, bytes: &[u8]) -> Option<Answer> {
+        let message = Message::from_slice(bytes).ok()?;
+        let header = message.header();
+        let is_reply = header.qr() && header.opcode() == Opcode::QUERY && header.id() == id;
+        let question = message.sole_question().ok()?;
+        let is_ours = question.qname().name_eq(&self.name)
+            && question.qtype() == self.family.rtype()
+            && question.qclass() == Class::IN;
+        if !is_reply || !is_ours {
+            return None;
+        }
+        if header.tc() {
+            return Some(Answer::Truncated);
+        }
+        Some(match header.rcode() {
+            Rcode::NOERROR => self
+                .addresses(message)
+                .map_or(Answer::ServerFailed, |(addresses, ttl)| {
+                    Answer::Addresses(addresses, ttl)
+                }),
+            Rcode::NXDOMAIN => Answer::NoSuchName,
+            _ => Answer::ServerFailed,
+        })
+    }
+
+    /// The addresses of the name that the question's name is another name for.
+    fn addresses(&self, message: &Message<[u8]>) -> Option<(Vec<IpAddr>, Duration)> {
+        let name = message.canonical_name()?;
+        let mut ttl = TTL_MAX;
+        let mut addresses = Vec::new();
+        let answer = message.answer().ok()?;
+        let mut take = |owner_is_it: bool, lives: Duration, address: IpAddr| {
+            if owner_is_it && addresses.len() < ADDRESSES_MAX {
+                ttl = ttl.min(lives);
+                addresses.push(address);
+            }
+        };
+        match self.family {
+            Family::V4 => {
+                for record in answer.limit_to_in::<A>() {
+                    let record = record.ok()?;
+                    let address = record.data().addr().into();
+                    take(
+                        record.owner().name_eq(&name),
+                        record.ttl().into_duration(),
+                        address,
+                    );
+                }
+            }
+            Family::V6 => {
+                for record in answer.limit_to_in::<Aaaa>() {
+                    let record = record.ok()?;
+                    let address = record.data().addr().into();
+                    take(
+                        record.owner().name_eq(&name),
+                        record.ttl().into_duration(),
+                        address,
+                    );
+                }
+            }
+        }
+        Some((addresses, ttl))
+    }
+}
+
+#[cfg(test)]
+mod tests;

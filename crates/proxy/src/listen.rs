@@ -1,0 +1,99 @@
+//! A listener, and the connections that come to it.
+//!
+//! Each connection has a task of its own, at most `connections_max` at once; one beyond is reset, which a browser shows as
+//! such, where one left in the kernel's queue would hang. A host that is out of file descriptors is no reason to end, nor
+//! to turn in a circle: connections wait in the kernel's queue, and a moment later accepting is tried again.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::books::{Asked, Event, Live, Refusal};
+use crate::common::Common;
+use crate::error::ProxyError;
+
+/// How long accepting rests when the host has nothing to spare.
+const REST: Duration = Duration::from_millis(100);
+
+/// A bound listener.
+pub(crate) struct Listener {
+    listener: StdListener,
+    address: SocketAddr,
+}
+
+/// An application's connection, counted for as long as it lives.
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    /// Held to be counted.
+    pub(crate) place: Place,
+}
+
+/// A connection's place among those that there may be.
+pub(crate) struct Place {
+    common: Rc<Common>,
+    live: Option<Live>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(self.live.take());
+        let common = &self.common;
+        common.books.set_connections(common.connections.count());
+    }
+}
+
+impl Listener {
+    /// Listens.
+    ///
+    /// # Errors
+    /// [`ProxyError::Bind`].
+    pub(crate) fn bind(address: SocketAddr) -> Result<Self, ProxyError> {
+        let bound = || {
+            let listener = StdListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok(Self { listener, address })
+        };
+        bound().map_err(|source| ProxyError::Bind { address, source })
+    }
+
+    /// Where; with the port that the system chose.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts for as long as the proxy lives, and serves each connection in a task of its own.
+    pub(crate) async fn accept_for_ever<F>(
+        self,
+        common: Rc<Common>,
+        serve: impl Fn(Rc<Common>, Connection) -> F,
+    ) where
+        F: Future<Output = ()> + 'static,
+    {
+        let Ok(listener) = TcpListener::from_std(self.listener) else {
+            return;
+        };
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                common.books.note(Event::AcceptDeferred);
+                tokio::time::sleep(REST).await;
+                continue;
+            };
+            if common.connections.count() >= common.limits.connections_max {
+                Asked::new(&common.books).refuse(Refusal::ConnectionsFull);
+                // A socket that cannot be told so is closed in order.
+                let _ = stream.set_zero_linger();
+                continue;
+            }
+            let place = Place {
+                common: Rc::clone(&common),
+                live: Some(common.connections.clone()),
+            };
+            common.books.set_connections(common.connections.count());
+            let served = serve(Rc::clone(&common), Connection { stream, place });
+            tokio::task::spawn_local(served);
+        }
+    }
+}
