@@ -1,12 +1,16 @@
-//! A client: a TUN, and the tunnel behind it.
+//! A client: a TUN or a proxy, and the tunnel behind it.
 
 use std::sync::mpsc;
 
 use parking_lot::Mutex;
 use quell_net::backend::BackendHandle;
 use quell_net::engine::Messages;
-use quell_net::engine::client::{ClientEngine, ClientReport, ClientSettings, Device, Server};
+use quell_net::engine::client::{
+    ClientEngine, ClientReport, ClientSettings, Device, DeviceState, Server,
+};
 use quell_net::identity::Identity;
+use quell_packet::Prefix;
+use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
 use quell_tun::os::{TunConfig, TunDevice};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -15,6 +19,7 @@ use crate::config::{ClientFile, ProviderPeer, read_private_key};
 use crate::control;
 use crate::device;
 use crate::error::Error;
+use crate::proxy;
 use crate::running::{Running, answers};
 
 /// A running client, with its control socket.
@@ -24,14 +29,78 @@ pub struct Client {
     running: Running<ClientReport>,
     messages: Mutex<Option<Messages<()>>>,
     backend: BackendHandle,
+    proxy: Option<Observer>,
+}
+
+/// The near end of the tunnel, before it is opened.
+enum Near {
+    /// An interface of that name, with those routes.
+    Tun(String, Vec<Prefix>),
+    /// It listens already, so that a port in use is said to the caller.
+    Proxy(proxy::Opened),
+}
+
+/// The same, once the engine has its device.
+enum Opened {
+    Tun(String, Vec<Prefix>),
+    Proxy {
+        /// Dropped, and thereby ended, when the engine has.
+        _held: Proxy,
+        tunnel: watch::Sender<Tunnel>,
+    },
+}
+
+impl Near {
+    fn observer(&self) -> Option<Observer> {
+        match self {
+            Self::Tun(..) => None,
+            Self::Proxy(opened) => Some(opened.proxy.observer()),
+        }
+    }
+
+    fn open(self) -> Result<(Device, Opened), Error> {
+        match self {
+            Self::Tun(name, routes) => {
+                let tun = TunDevice::create(TunConfig {
+                    name: Some(name.clone()),
+                    ..TunConfig::default()
+                })?;
+                Ok((split(tun), Opened::Tun(name, routes)))
+            }
+            Self::Proxy(opened) => {
+                let near = Opened::Proxy {
+                    _held: opened.proxy,
+                    tunnel: opened.tunnel,
+                };
+                Ok((opened.device, near))
+            }
+        }
+    }
+}
+
+impl Opened {
+    async fn follow(
+        &self,
+        wanted: watch::Receiver<DeviceState>,
+        ready: &watch::Sender<bool>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Tun(name, routes) => device::follow(name, routes, wanted, ready).await,
+            Self::Proxy { tunnel, .. } => {
+                proxy::follow(tunnel, wanted, ready).await;
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Client {
-    /// Starts the client that `file` describes: creates the TUN in the calling
-    /// thread's network namespace, and dials. Needs CAP_NET_ADMIN.
+    /// Starts the client that `file` describes, and dials: creates the TUN in the
+    /// calling thread's network namespace, which needs CAP_NET_ADMIN, or listens
+    /// for applications where the file has a proxy, which needs nothing.
     ///
     /// # Errors
-    /// The key, the TUN or the control socket is not to be had.
+    /// The key, the TUN, a listener or the control socket is not to be had.
     pub fn start(file: &ClientFile) -> Result<Self, Error> {
         let identity = Identity::from_secret(&read_private_key(&file.private_key_file)?)?;
         let settings = ClientSettings {
@@ -43,28 +112,31 @@ impl Client {
             mtu_max: file.tun.mtu_max,
             agent: agent(),
         };
-        let (name, routes) = (file.tun.name.clone(), file.tun.routes.clone());
+        let near = match file.proxy.proxy()? {
+            Some(config) => Near::Proxy(proxy::open(config)?),
+            None => Near::Tun(file.tun.name.clone(), file.tun.routes.clone()),
+        };
+        let applications = near.observer();
         let seed = rand::random();
         let (ready, is_ready) = watch::channel(false);
         let (give, given) = mpsc::channel();
         let running = Running::start("quell-client", move |tell| async move {
-            let tun = TunDevice::create(TunConfig {
-                name: Some(name.clone()),
-                ..TunConfig::default()
-            })?;
-            let (mut engine, handle, wanted) = ClientEngine::new(settings, split(tun), seed)?;
+            let (device, near) = near.open()?;
+            let (mut engine, handle, wanted) = ClientEngine::new(settings, device, seed)?;
             // The starter may have gone; the engine then ends by its handle.
             let _ = give.send((engine.messages(), engine.backend()));
             let _ = tell.send(Ok(handle));
             tokio::select! {
                 ended = engine.run() => Ok(ended?),
-                failed = device::follow(&name, &routes, wanted, &ready) => failed,
+                failed = near.follow(wanted, &ready) => failed,
             }
         })?;
         let (messages, backend) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let seen = applications.clone();
         let status = move |report: ClientReport| Described {
             report,
             interface_ready: *is_ready.borrow(),
+            proxy: seen.as_ref().map(Observer::status),
         };
         let control = control::serve(
             &file.control_socket(),
@@ -75,7 +147,13 @@ impl Client {
             running,
             messages: Mutex::new(Some(messages)),
             backend,
+            proxy: applications,
         })
+    }
+
+    /// Sees into the proxy, where the file has one: where it listens, what it does.
+    pub fn proxy(&self) -> Option<&Observer> {
+        self.proxy.as_ref()
     }
 
     /// The way to send messages to the provider's program and to take its own;
@@ -115,7 +193,7 @@ impl Client {
         self.running.ended().await;
     }
 
-    /// Closes the session, removes the TUN, and waits for the end.
+    /// Closes the session, removes the TUN or ends the proxy, and waits for the end.
     ///
     /// # Errors
     /// Why it had ended before.
@@ -129,8 +207,11 @@ impl Client {
 struct Described {
     #[serde(flatten)]
     report: ClientReport,
-    /// Whether addresses and routes are in place.
+    /// Whether addresses and routes are in place, or the proxy has a session.
     interface_ready: bool,
+    /// What the proxy does, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxy: Option<ProxyStatus>,
 }
 
 /// A provider as the engine knows it. People call it by its address, and by its place

@@ -24,6 +24,9 @@ pub enum Error {
     /// The way from the TUN to the world.
     #[error(transparent)]
     Egress(#[from] quell_egress::EgressError),
+    /// The client's proxy.
+    #[error(transparent)]
+    Proxy(#[from] quell_proxy::ProxyError),
     /// QUIC, or the threads around it.
     #[error(transparent)]
     Net(#[from] quell_net::NetError),

@@ -9,6 +9,8 @@ mod egress;
 pub mod error;
 mod packets;
 pub mod provider;
+mod proxy;
 mod running;
 
 pub use quell_net::engine::Messages;
+pub use quell_proxy::{Listening, Observer as ProxyObserver, ProxyStatus};

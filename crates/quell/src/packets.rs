@@ -1,4 +1,4 @@
-//! A device without a kernel: the two halves of a userspace egress, in the shape of a TUN's.
+//! A device without a kernel: the two halves of a userspace egress or of a proxy, in the shape of a TUN's.
 //!
 //! The egress promises what a TUN's halves promise (`quell_egress::userspace`), but knows neither trait: here, where both
 //! crates meet, each call is handed on. What a full queue did not take is a packet dropped, as with a TUN; an egress that

@@ -69,12 +69,7 @@ fn client(file: &ClientFile) -> Result<Table, Failure> {
             ),
         );
     }
-    let tun = &file.tun;
-    table.row("tun", format!("{}, MTU up to {}", tun.name, tun.mtu_max));
-    match tun.routes.as_slice() {
-        [] => table.row("routes", "the provider's pools alone"),
-        routes => table.row("routes", listed(routes)),
-    }
+    near(&mut table, file);
     let core = file.core();
     table.row(
         "keepalive",
@@ -93,6 +88,33 @@ fn client(file: &ClientFile) -> Result<Table, Failure> {
     table.row("control socket", file.control_socket().display());
     table.row("log", file.log.level);
     Ok(table)
+}
+
+/// What applications meet: an interface, or a proxy.
+fn near(table: &mut Table, file: &ClientFile) {
+    let (tun, proxy) = (&file.tun, &file.proxy);
+    if !proxy.is_on() {
+        table.row("tun", format!("{}, MTU up to {}", tun.name, tun.mtu_max));
+        match tun.routes.as_slice() {
+            [] => table.row("routes", "the provider's pools alone"),
+            routes => table.row("routes", listed(routes)),
+        }
+        return;
+    }
+    table.row("tun", "none, without privileges");
+    if let Some(address) = proxy.socks5 {
+        table.row("SOCKS5 proxy", address);
+    }
+    if let Some(address) = proxy.http {
+        table.row("HTTP proxy", format!("http://{address}"));
+    }
+    let whom = match &proxy.username {
+        Some(_) => "who knows the password",
+        None => "whoever reaches them",
+    };
+    table.row("for", whom);
+    let servers: Vec<_> = proxy.dns.iter().map(|server| server.0).collect();
+    table.row("names from", listed(&servers));
 }
 
 fn provider(file: &ProviderFile) -> Result<Table, Failure> {

@@ -1,1 +1,80 @@
-//! x
+//! What is beyond a limit is refused, and what is within still works.
+
+use std::io::Read;
+use std::net::TcpStream;
+
+use quell_egress::userspace::AllowAll;
+use quell_proxy::{Event, Refusal};
+
+use crate::alone::alone;
+use crate::rig::{Rig, config, session};
+use crate::socks::{CONNECT, ask, is_over, request, through};
+use crate::world::{echo, serve};
+
+fn limited(change: impl FnOnce(&mut quell_proxy::ProxyLimits)) -> Rig {
+    let mut config = config();
+    change(&mut config.limits);
+    Rig::with(config, Box::new(AllowAll), session())
+}
+
+#[test]
+fn one_connection_too_many_is_reset() {
+    let (server, thread) = serve("127.0.0.1:0", 2, echo);
+    let rig = limited(|limits| limits.connections_max = 2);
+    let streams: Vec<TcpStream> = (0..2).map(|_| through(&rig, server)).collect();
+    assert!(is_over(&mut rig.socks5()));
+    assert_eq!(rig.counts().refused(Refusal::ConnectionsFull), 1);
+    drop(streams);
+    thread.join().unwrap();
+    rig.until_quiet();
+}
+
+#[test]
+fn one_flow_too_many_is_refused() {
+    let (server, thread) = serve("127.0.0.1:0", 2, echo);
+    let rig = limited(|limits| limits.flows_max = 2);
+    let streams: Vec<TcpStream> = (0..2).map(|_| through(&rig, server)).collect();
+    assert_eq!(ask(&mut rig.socks5(), &request(CONNECT, server)).0, 1);
+    let head = format!("CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n\r\n");
+    assert_eq!(crate::http::exchange(&mut rig.http(), &head).0, 503);
+    assert_eq!(rig.counts().refused(Refusal::FlowsFull), 2);
+    drop(streams);
+    thread.join().unwrap();
+    rig.until_quiet();
+}
+
+#[test]
+fn one_association_too_many_is_refused() {
+    let rig = limited(|limits| limits.associations_max = 1);
+    let any = "0.0.0.0:0".parse().unwrap();
+    let mut first = rig.socks5();
+    assert_eq!(ask(&mut first, &request(3, any)).0, 0);
+    assert_eq!(ask(&mut rig.socks5(), &request(3, any)).0, 1);
+    drop(first);
+    rig.until_quiet();
+    assert_eq!(ask(&mut rig.socks5(), &request(3, any)).0, 0);
+    assert_eq!(rig.counts().refused(Refusal::AssociationsFull), 1);
+}
+
+#[test]
+fn a_host_without_file_descriptors_makes_connections_wait() {
+    alone(
+        "limits::a_host_without_file_descriptors_makes_connections_wait",
+        64,
+        || {
+            let (server, _thread) = serve("127.0.0.1:0", 1, echo);
+            let rig = Rig::new();
+            let at = rig.proxy.observer().listening().socks5.unwrap();
+            let streams: Vec<_> = std::iter::from_fn(|| TcpStream::connect(at).ok()).collect();
+            assert!(streams.len() > 10);
+            rig.until("a deferral", |counts| {
+                counts.count(Event::AcceptDeferred) > 0
+            });
+            drop(streams);
+            rig.until("room", |counts| counts.connections == 0);
+            let mut stream = through(&rig, server);
+            std::io::Write::write_all(&mut stream, b"hello").unwrap();
+            stream.read_exact(&mut [0; 5]).unwrap();
+        },
+    );
+}

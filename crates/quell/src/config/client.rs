@@ -1,4 +1,4 @@
-//! The client's file: its providers, one TUN, one private key.
+//! The client's file: its providers, one TUN or a proxy, one private key.
 //!
 //! `private_key_file`, `provider.address` and `provider.public_key` have no
 //! default, everything else does. [`ClientFile::try_new`] checks a file that was
@@ -18,8 +18,10 @@ use serde::Deserialize;
 use super::address::Host;
 use super::backend::BackendSection;
 use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
+use super::error::LoadError;
 use super::exits::{self, FlapSection, ProviderPeer, RaceSection, WindowSection};
 use super::lanes::LanesSection;
+use super::proxy::ProxySection;
 use super::{RoleFile, text};
 
 /// Most routes of one TUN: far above split-tunnel lists that people write, and
@@ -49,6 +51,9 @@ pub struct ClientFile {
     /// The TUN.
     #[serde(default)]
     pub tun: TunSection,
+    /// Listeners for applications, in the place of the TUN.
+    #[serde(default)]
+    pub proxy: ProxySection,
     /// How packets are carried.
     #[serde(default)]
     pub transport: ClientTransport,
@@ -210,6 +215,7 @@ impl ClientFile {
         interface_name("tun.name", &self.tun.name)?;
         config::number("tun.mtu_max", self.tun.mtu_max, 1280..=9000)?;
         check_routes(&self.tun.routes)?;
+        self.proxy.check(&self.tun.routes)?;
         exits::check(&self.providers)?;
         self.check_route_loop()?;
         self.core().try_new()?;
@@ -298,6 +304,14 @@ impl RoleFile for ClientFile {
 
     fn log(&mut self) -> &mut LogSection {
         &mut self.log
+    }
+
+    fn password_file(&mut self) -> Option<&mut PathBuf> {
+        self.proxy.password_file.as_mut()
+    }
+
+    fn check_secrets(&self) -> Result<(), LoadError> {
+        self.proxy.proxy().map(drop)
     }
 
     fn peers(&self) -> Vec<(String, PublicKey)> {

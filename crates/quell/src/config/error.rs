@@ -139,6 +139,12 @@ pub enum LoadError {
         /// Its permission bits.
         mode: u32,
     },
+    /// The proxy's password, or its file, is not usable.
+    #[error("proxy.password_file: {words}")]
+    Password {
+        /// What is wrong, and what to do.
+        words: String,
+    },
     /// The private key file does not hold a secret key.
     #[error("private_key_file: {} holds no usable key", path.display())]
     KeyText {

@@ -44,6 +44,7 @@ mod exits;
 mod key_file;
 mod lanes;
 mod provider;
+mod proxy;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,7 @@ pub use exits::{FlapSection, ProviderPeer, RaceSection, WindowSection};
 pub use key_file::read_private_key;
 pub use lanes::LanesSection;
 pub use provider::{Addresses, ClientEntry, Limits, ProviderFile, ProviderTransport};
+pub use proxy::{DnsServer, ProxySection};
 pub use quell_core::config::{LanesConfig, TcpLane};
 pub use quell_net::backend::{BACKENDS_MAX, BackendUrl, BackendUrlError};
 pub use quell_net::transport::TransportSettings;
@@ -134,6 +136,14 @@ trait RoleFile: DeserializeOwned {
     fn control(&mut self) -> &mut ControlSection;
     fn backend(&mut self) -> &mut BackendSection;
     fn log(&mut self) -> &mut LogSection;
+    /// A password's file, where there may be one.
+    fn password_file(&mut self) -> Option<&mut PathBuf> {
+        None
+    }
+    /// Reads what else is secret, so that a file is refused here and not where it is used.
+    fn check_secrets(&self) -> Result<(), LoadError> {
+        Ok(())
+    }
     /// The public keys of the other side, with their settings' names.
     fn peers(&self) -> Vec<(String, PublicKey)>;
     fn checked(self) -> Result<Self, ConfigError>;
@@ -151,6 +161,7 @@ fn finish<F: RoleFile>(
     resolve(file.private_key_file());
     resolve(file.run_dir());
     file.control().socket.iter_mut().for_each(resolve);
+    file.password_file().into_iter().for_each(resolve);
 
     let set = |name| variable(name).filter(|value| !value.is_empty());
     if let Some(value) = set("QUELL_LOG") {
@@ -172,6 +183,7 @@ fn finish<F: RoleFile>(
     let mut file = file.checked().map_err(|error| source.setting(error))?;
     let own = read_private_key(file.private_key_file())?;
     refuse_own_key(&own, &file.peers()).map_err(|error| source.setting(error))?;
+    file.check_secrets()?;
     Ok(file)
 }
 
