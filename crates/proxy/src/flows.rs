@@ -26,6 +26,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::books::{DropReason, Event, Refusal};
 use crate::common::Common;
 use crate::inner::Outer;
+use crate::listen::Place;
 use crate::tunnel::Tunnel;
 
 /// The first port that is not reserved for services.
@@ -55,16 +56,16 @@ pub(crate) struct Open {
 
 /// The near end of a flow, and what it has said already.
 enum Near {
-    Application(TcpStream, Bytes),
+    Application(TcpStream, Bytes, Rc<Place>),
     Inner(Outer),
 }
 
 impl Open {
     /// Gives the flow to an application that has `said` something already.
-    pub(crate) fn attach(self, stream: TcpStream, said: Bytes) {
-        // A flow that ended meanwhile drops the stream, which resets the application.
-        if let Err(Near::Application(stream, _)) = self.attach.send(Near::Application(stream, said))
-        {
+    pub(crate) fn attach(self, stream: TcpStream, said: Bytes, place: Rc<Place>) {
+        let near = Near::Application(stream, said, place);
+        // A flow that ended meanwhile is a reset to the application.
+        if let Err(Near::Application(stream, ..)) = self.attach.send(near) {
             let _ = stream.set_zero_linger();
         }
     }
@@ -221,7 +222,7 @@ async fn live_on(
     };
     let relay = async {
         match near {
-            Ok(Near::Application(stream, said)) => {
+            Ok(Near::Application(stream, said, _place)) => {
                 // What the application says is passed on as it comes. A socket that cannot be told so is slower.
                 let _ = stream.set_nodelay(true);
                 Relay::new(tcp, stream, said, patience).run().await

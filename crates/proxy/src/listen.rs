@@ -26,8 +26,8 @@ pub(crate) struct Listener {
 /// An application's connection, counted for as long as it lives.
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
-    /// Held to be counted.
-    pub(crate) place: Place,
+    /// Held by whoever has the stream, to be counted.
+    pub(crate) place: Rc<Place>,
 }
 
 /// A connection's place among those that there may be.
@@ -87,10 +87,10 @@ impl Listener {
                 let _ = stream.set_zero_linger();
                 continue;
             }
-            let place = Place {
+            let place = Rc::new(Place {
                 common: Rc::clone(&common),
                 live: Some(common.connections.clone()),
-            };
+            });
             common.books.set_connections(common.connections.count());
             let served = serve(Rc::clone(&common), Connection { stream, place });
             tokio::task::spawn_local(served);

@@ -1,6 +1,7 @@
 //! What scenarios share: a world with both ends in it, and its books.
 
 use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::{Completion, Failed};
@@ -166,4 +167,13 @@ pub(crate) fn within<T>(
 /// Whether an interface of that name is in the namespace.
 pub(crate) fn has_iface(namespace: &Namespace, name: &str) -> bool {
     namespace.iface(name).is_ok()
+}
+
+/// Lets a process open files up to this number, and again more later.
+pub(crate) fn limit_files(pid: u32, files: usize) -> Outcome {
+    let files = format!("--nofile={files}:4096");
+    let pid = format!("--pid={pid}");
+    let done = Command::new("prlimit").args([pid, files]).output()?;
+    assert!(done.status.success(), "{done:?}");
+    Ok(())
 }

@@ -11,7 +11,7 @@ use quell_lab::probe;
 use quell_lab::topology::WORLD_V4;
 use serde_json::Value;
 
-use crate::fixture::{Outcome, World, has_iface, trials, within};
+use crate::fixture::{Outcome, World, has_iface, limit_files, trials, within};
 
 trials![
     a_killed_provider_restarts_and_the_client_returns_by_itself,
@@ -265,14 +265,5 @@ fn a_thousand_flows_take_no_file_descriptors() -> Outcome {
         println!("ended in {took:?}");
         assert!(took < 3 * Duration::from_secs(2), "{took:?}");
     }
-    Ok(())
-}
-
-/// Lets a process open files up to this number, and again more later.
-fn limit_files(pid: u32, files: usize) -> Outcome {
-    let files = format!("--nofile={files}:4096");
-    let pid = format!("--pid={pid}");
-    let done = Command::new("prlimit").args([pid, files]).output()?;
-    assert!(done.status.success(), "{done:?}");
     Ok(())
 }

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         ports::trials(),
         refused::trials(),
         resets::trials(),
-        sockets::trials(),
+        sockets::all_trials(),
         stopped::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()

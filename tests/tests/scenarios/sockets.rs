@@ -1,5 +1,9 @@
 //! A provider without privileges: what it carries over sockets is what one with a TUN carries through the kernel.
 
+mod endings;
+mod many;
+
+use libtest_mimic::{Failed, Trial};
 use quell_lab::netns::sysctl;
 
 use crate::carries;
@@ -14,10 +18,21 @@ trials![
     icmp_errors_come_back,
 ];
 
-/// Both ends over links of 1,500 bytes, the provider with sockets for an egress.
-fn world() -> Result<World, libtest_mimic::Failed> {
+/// These trials and those of the parts.
+pub(crate) fn all_trials() -> Vec<Trial> {
+    let parts = [trials(), endings::trials(), many::trials()];
+    parts.into_iter().flatten().collect()
+}
+
+fn world() -> Result<World, Failed> {
+    world_with("")
+}
+
+/// Both ends over links of 1,500 bytes, the provider with sockets for an egress, and these lines in its file.
+fn world_with(lines: &str) -> Result<World, Failed> {
     World::with(1_500, |net, plan| {
         plan.egress_kind = "userspace".to_owned();
+        plan.provider_egress = lines.to_owned();
         // What Debian sets at boot; a namespace is born without.
         sysctl(&net.provider, "net.ipv4.ping_group_range", "0 2147483647")?;
         Ok(())

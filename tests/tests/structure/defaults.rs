@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 24] = [
+const STRUCTS: [(&str, &str, &str); 25] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -67,6 +67,11 @@ const STRUCTS: [(&str, &str, &str); 24] = [
         "What a provider without privileges holds",
         "crates/egress/src/userspace/config.rs",
         "UserspaceConfig",
+    ),
+    (
+        "What a client's proxy holds",
+        "crates/proxy/src/config.rs",
+        "ProxyLimits",
     ),
     (
         "Flows that a client gave up",

@@ -1,3 +1,5 @@
+//! The settings: what is allowed, up to where, and what is not shown.
+
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -32,7 +32,7 @@ use crate::books::{Asked, Refusal};
 use crate::common::Common;
 use crate::dial::{Target, dial};
 use crate::flows::Open;
-use crate::listen::Connection;
+use crate::listen::{Connection, Place};
 
 /// Bytes of a head at most: what browsers send with all of their cookies.
 const HEAD_BYTES_MAX: usize = 64 * 1_024;
@@ -49,20 +49,24 @@ type Answer = Response<Body>;
 pub(crate) async fn serve(common: Rc<Common>, connection: Connection) {
     let Connection { stream, place } = connection;
     let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| answer(Rc::clone(&common), request));
+    let service = service_fn(|request| answer(Rc::clone(&common), Rc::clone(&place), request));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(common.limits.handshake_timeout)
         .max_headers(HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     // What was wrong was answered by hyper, or cannot be.
     let _ = served.await;
-    drop(place);
 }
 
-async fn answer(common: Rc<Common>, request: Request<Incoming>) -> Result<Answer, hyper::Error> {
+async fn answer(
+    common: Rc<Common>,
+    place: Rc<Place>,
+    request: Request<Incoming>,
+) -> Result<Answer, hyper::Error> {
     let asked = Asked::new(&common.books);
     let password = request.headers().get(PROXY_AUTHORIZATION);
     let is_known = common
@@ -71,7 +75,7 @@ async fn answer(common: Rc<Common>, request: Request<Incoming>) -> Result<Answer
     let answered = if !is_known {
         Err(Refusal::Unauthorized)
     } else if request.method() == Method::CONNECT {
-        connect(&common, request).await
+        connect(&common, place, request).await
     } else {
         forward(&common, request).await
     };
@@ -87,23 +91,27 @@ async fn answer(common: Rc<Common>, request: Request<Incoming>) -> Result<Answer
     })
 }
 
-async fn connect(common: &Rc<Common>, mut request: Request<Incoming>) -> Result<Answer, Refusal> {
+async fn connect(
+    common: &Rc<Common>,
+    place: Rc<Place>,
+    mut request: Request<Incoming>,
+) -> Result<Answer, Refusal> {
     let authority = request.uri().authority().ok_or(Refusal::Malformed)?;
     let port = authority.port_u16().ok_or(Refusal::Malformed)?;
     let target = Target::of(authority.host(), port);
     let open = dial(common, &target).await?;
     let upgrade = hyper::upgrade::on(&mut request);
-    tokio::task::spawn_local(hand_over(upgrade, open));
+    tokio::task::spawn_local(hand_over(upgrade, open, place));
     Ok(Response::new(empty()))
 }
 
 /// Gives the application's socket to its flow, once the answer was written.
-async fn hand_over(upgrade: OnUpgrade, open: Open) {
+async fn hand_over(upgrade: OnUpgrade, open: Open, place: Rc<Place>) {
     let Ok(upgraded) = upgrade.await else {
         return;
     };
     if let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() {
-        open.attach(parts.io.into_inner(), parts.read_buf);
+        open.attach(parts.io.into_inner(), parts.read_buf, place);
     }
 }
 

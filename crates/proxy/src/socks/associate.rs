@@ -88,8 +88,9 @@ pub(super) async fn serve(
     let (association, _place) = match begun {
         Ok(begun) => begun,
         Err(why) => {
+            asked.refuse(why);
             let _ = refuse(stream, why).await;
-            return asked.refuse(why);
+            return;
         }
     };
     let Ok(bound) = association.socket.local_addr() else {

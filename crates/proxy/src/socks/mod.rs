@@ -32,7 +32,7 @@ use tokio::net::TcpStream;
 use crate::books::{Asked, Refusal};
 use crate::common::Common;
 use crate::dial::{Target, dial};
-use crate::listen::Connection;
+use crate::listen::{Connection, Place};
 use wire::{Command, Malformed, Method, Request, Status};
 
 /// Bytes that one read takes: the longest message is 513, and behind it a first flight may come.
@@ -52,18 +52,18 @@ pub(crate) async fn serve(common: Rc<Common>, connection: Connection) {
     };
     match request.command {
         Command::Connect => {
-            connect(&common, asked, stream, request.target, said).await;
+            let near = (stream, said.freeze(), place);
+            connect(&common, asked, near, &request.target).await;
         }
         Command::UdpAssociate => {
             associate::serve(&common, asked, &mut stream, &request.target).await;
         }
         Command::Bind | Command::Unknown => {
             let why = Refusal::UnsupportedCommand;
-            let _ = refuse(&mut stream, why).await;
             asked.refuse(why);
+            let _ = refuse(&mut stream, why).await;
         }
     }
-    drop(place);
 }
 
 /// Reads until the application has said what it wants; `said` keeps what is behind that.
@@ -143,27 +143,26 @@ async fn refuse(stream: &mut TcpStream, why: Refusal) -> Result<(), Refusal> {
 async fn connect(
     common: &Rc<Common>,
     asked: Asked,
-    mut stream: TcpStream,
-    target: Target,
-    said: BytesMut,
+    (mut stream, said, place): (TcpStream, Bytes, Rc<Place>),
+    target: &Target,
 ) {
-    let said: Bytes = said.freeze();
     let dialed = tokio::select! {
-        dialed = dial(common, &target) => dialed,
+        dialed = dial(common, target) => dialed,
         () = gone(&stream) => return asked.refuse(Refusal::ApplicationGone),
     };
     let open = match dialed {
         Ok(open) => open,
         Err(why) => {
+            asked.refuse(why);
             let _ = refuse(&mut stream, why).await;
-            return asked.refuse(why);
+            return;
         }
     };
     let reply = wire::reply(Status::Succeeded, open.local);
     match write(&mut stream, &reply).await {
         Ok(()) => {
             asked.grant();
-            open.attach(stream, said);
+            open.attach(stream, said, place);
         }
         Err(why) => asked.refuse(why),
     }

@@ -63,6 +63,8 @@ fn a_host_without_file_descriptors_makes_connections_wait() {
         64,
         || {
             let (server, _thread) = serve("127.0.0.1:0", 1, echo);
+            // Its next descriptor is reserved while it waits.
+            std::thread::sleep(std::time::Duration::from_millis(200));
             let rig = Rig::new();
             let at = rig.proxy.observer().listening().socks5.unwrap();
             let streams: Vec<_> = std::iter::from_fn(|| TcpStream::connect(at).ok()).collect();

@@ -76,7 +76,7 @@ fn answer(question: &[u8], ttl: u32, is_udp: bool) -> Option<Vec<u8>> {
         question.qname().to_string(),
         question.qtype() == Rtype::AAAA,
     );
-    let name = name.trim_end_matches('.').to_owned();
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
     if name == "mute.test" {
         return None;
     }

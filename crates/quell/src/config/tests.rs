@@ -17,6 +17,7 @@ use super::*;
 
 mod backend;
 mod exits;
+mod proxy;
 
 /// Marks the line that an error has to name; it is a comment to TOML.
 const MARK: &str = "# <-";

@@ -1,3 +1,5 @@
+//! Questions and answers, true and false ones.
+
 #![allow(clippy::unwrap_used)]
 
 use std::net::Ipv4Addr;

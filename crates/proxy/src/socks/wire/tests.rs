@@ -1,3 +1,5 @@
+//! Each message whole, cut anywhere, and malformed.
+
 #![allow(clippy::unwrap_used)]
 
 use super::*;
