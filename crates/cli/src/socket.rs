@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use quell::control::{self, Command, Request};
+use quell::control::{self, Command, Question, Request};
 use serde_json::Value;
 
 use crate::Failure;
@@ -65,8 +65,14 @@ impl Sockets {
 
 /// The status of the quell behind `socket`.
 pub(crate) fn status(socket: &Path) -> Result<Value, control::ControlError> {
-    let request = Request {
-        command: Command::Status,
-    };
-    control::request(socket, request, WAIT)
+    ask(socket, Command::Status)
+}
+
+/// Whether the clients of the provider behind `socket` may speak to the destination.
+pub(crate) fn judge(socket: &Path, question: Question) -> Result<Value, control::ControlError> {
+    ask(socket, Command::Judge(question))
+}
+
+fn ask(socket: &Path, command: Command) -> Result<Value, control::ControlError> {
+    control::request(socket, Request { command }, WAIT)
 }

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use quell::config::{self, Config};
-use quell::control::{self, Handler, Server};
+use quell::control::{self, Command as Asked, Handler, Server};
 use quell_cli::{Exit, Streams};
 use quell_wire::key::{PublicKey, SecretKey};
 use serde_json::{Value, json};
@@ -317,6 +317,8 @@ fn check_prints_a_providers_clients_and_pools() {
         let entry = format!("[[clients]]\nname = \"client {tag}\"\npublic_key = \"{key}\"\n\n");
         text = text.replace("[addresses]\n", &format!("{entry}[addresses]\n"));
     }
+    text = text.replace("allow = []", "allow = [\"10.1.2.3 tcp/443\"]");
+    text = text.replace("deny = []", "deny = [\"udp/53\"]");
     let path = folder.write("provider.toml", &text);
     let said = quell(&[&"check", &path]);
     assert_eq!((said.exit, said.err.as_str()), (Exit::Done, ""));
@@ -331,6 +333,8 @@ fn check_prints_a_providers_clients_and_pools() {
         "fd71:6c6c::/64, the provider is fd71:6c6c::1",
         "65533 clients",
         "userspace, without privileges, MTU 1500",
+        "  allowed       10.1.2.3/32 tcp/443",
+        "  denied        udp/53",
     ];
     for part in parts {
         assert!(said.out.contains(part), "no «{part}» in: {}", said.out);
@@ -562,7 +566,8 @@ fn why_without_a_client_says_so_and_a_stalled_path_is_no_tunnel_that_is_up() {
     let exit = folder.serve("exit.sock", json!({"role": "provider"}));
     let said = run();
     assert_eq!(said.exit, Exit::Failed);
-    assert_eq!(said.err, "error: no client runs here that could dial a\n");
+    let words = "error: no client runs here that could dial a, and to a provider it is no destination such as";
+    assert!(said.err.starts_with(words), "{}", said.err);
     drop(exit);
     let status = json!({
         "state": "up",
@@ -573,6 +578,62 @@ fn why_without_a_client_says_so_and_a_stalled_path_is_no_tunnel_that_is_up() {
     let said = run();
     let first = "a:6610 is connected, but the path to it does not answer\n";
     assert!(said.out.starts_with(first), "{}", said.out);
+}
+
+#[test]
+fn why_asks_a_provider_about_a_destination_that_no_client_dials() {
+    let folder = Folder::new();
+    let serve = |name: &str| {
+        let handler: Handler = Arc::new(|request| {
+            Box::pin(async move {
+                match request.command {
+                    Asked::Judge(question) => Ok(json!({
+                        "allowed": false,
+                        "class": "private",
+                        "reason": format!("denied: {question} is private"),
+                        "denied_packets": 7,
+                        "partial_rules": ["allow 10.1.2.3/32 udp/53"],
+                    })),
+                    Asked::Status | _ => Ok(json!({"role": "provider"})),
+                }
+            })
+        });
+        control::serve(&folder.path(name), handler).unwrap()
+    };
+    let _exit = serve("exit.sock");
+    let _client = folder.serve("quell0.sock", waiting());
+    let why = |what: &str| quell(&[&"why", &what, &"--run-dir", &folder.0.path()]);
+    let said = why("10.1.2.3:443");
+    assert_eq!((said.exit, said.err.as_str()), (Exit::Done, ""));
+    let expected = "\
+10.1.2.3 tcp/443: denied: 10.1.2.3 tcp/443 is private
+
+so far    7 packets denied for it
+see also  egress: allow 10.1.2.3/32 udp/53
+";
+    assert_eq!(said.out, expected);
+    // A server that a client dials is asked about as such, and a name is none of a destination.
+    assert!(
+        why("192.0.2.7")
+            .out
+            .starts_with("vpn.example.net:6610 is not")
+    );
+    let said = why("10.0.0.0/8");
+    assert!(
+        said.err
+            .starts_with("error: no client here dials 10.0.0.0/8"),
+        "{}",
+        said.err
+    );
+    // Of two exits it is said whose answer is whose.
+    let _second = serve("exit2.sock");
+    let said = why("tcp/25");
+    assert_eq!(
+        said.out.matches(".sock:\ntcp/25: denied").count(),
+        2,
+        "{}",
+        said.out
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod carriage;
 mod closed_flows;
 mod dial_gate;
 mod doorman;
+mod egress_rules;
 mod flap;
 mod flows;
 mod lanes;
@@ -40,6 +41,7 @@ pub use carriage::{LanesConfig, TcpLane};
 pub use closed_flows::ClosedFlowsConfig;
 pub use dial_gate::DialGateConfig;
 pub use doorman::DoormanConfig;
+pub use egress_rules::EgressRulesConfig;
 pub use flap::{FlapConfig, UptimeConfig};
 pub use flows::FlowsConfig;
 pub use lanes::LaneConfig;
@@ -281,6 +283,8 @@ pub struct ProviderConfig {
     pub doorman: DoormanConfig,
     /// What is remembered of flows that a client gave up.
     pub closed_flows: ClosedFlowsConfig,
+    /// Whom clients may speak to.
+    pub egress_rules: EgressRulesConfig,
     /// How long a provider that is told to stop goes on carrying its sessions.
     ///
     /// 5 s: a client that has another exit dials it meanwhile, a short download
@@ -297,6 +301,7 @@ impl Default for ProviderConfig {
             hello_timeout: Duration::from_secs(10),
             doorman: DoormanConfig::default(),
             closed_flows: ClosedFlowsConfig::default(),
+            egress_rules: EgressRulesConfig::default(),
             drain: Duration::from_secs(5),
         }
     }
@@ -317,6 +322,7 @@ impl ProviderConfig {
         )?;
         let doorman = self.doorman.try_new()?;
         let closed_flows = self.closed_flows.try_new()?;
+        let egress_rules = self.egress_rules.try_new()?;
         duration(
             "transport.drain",
             self.drain,
@@ -326,6 +332,7 @@ impl ProviderConfig {
             path,
             doorman,
             closed_flows,
+            egress_rules,
             ..self
         })
     }

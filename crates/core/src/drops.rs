@@ -42,6 +42,7 @@ drop_reasons! {
     NotUnicast, "not_unicast", "Multicast, broadcast or unspecified: no exit can forward it.";
     NoTunnel, "no_tunnel", "No session is up to carry it.";
     NoSession, "no_session", "The destination belongs to no session.";
+    Denied, "denied", "The rules of the exit deny its destination; `egress` counts by which class.";
     FlowClosed, "flow_closed", "Its client gave the flow up; another exit carries it, or none.";
     WrongDestination, "wrong_destination", "A provider sent a packet for an address that is not ours.";
     QueueFull, "queue_full", "The queue of this path is full.";

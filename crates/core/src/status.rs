@@ -17,6 +17,7 @@ use crate::multi::flows::FlowsStatus;
 use crate::multi::{RaceCounters, WindowStatus};
 use crate::path::{Counters, FrameBytes, LaneBooks, Path, PathBooks};
 use crate::provider::ClosedCounters;
+use crate::provider::rules::EgressCounters;
 
 /// One path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -206,6 +207,8 @@ pub struct SessionStatus {
     pub delivered: u64,
     /// Flows that it gave up.
     pub closed: ClosedCounters,
+    /// What the rules of the way out came to for it.
+    pub egress: EgressCounters,
 }
 
 /// A provider.
@@ -237,6 +240,8 @@ pub struct ProviderStatus {
     pub ended_delivered: u64,
     /// Flows that clients of sessions which are gone gave up.
     pub ended_closed: ClosedCounters,
+    /// What the rules of the way out came to, for all sessions since the start.
+    pub egress: EgressCounters,
     /// How often the pack was handed over that was handed over most, over all
     /// sessions since the start.
     pub max_sends_of_one_pack: u64,

@@ -33,6 +33,9 @@ pub enum NetError {
         /// What is wrong with them.
         words: String,
     },
+    /// Clients would reach the host itself.
+    #[error("cannot read the addresses of this host, which clients must not reach: {0}")]
+    HostAddresses(io::Error),
     /// The TUN failed for good.
     #[error("the TUN failed: {0}")]
     Tun(#[from] quell_tun::TunError),

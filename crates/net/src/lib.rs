@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`engine`] | the tasks that feed and drain the core |
 //! | [`backend`] | asks the control plane how it is |
+//! | [`host`] | which addresses this host has |
 //! | `pump` | the TUN threads and their channels |
 //! | `carrier` | the seam to QUIC: batches of datagrams |
 //! | `socket` | our UDP socket under quinn: it counts and it forgives |
@@ -19,6 +20,7 @@ mod counting;
 pub mod endpoint;
 pub mod engine;
 mod error;
+pub mod host;
 pub mod identity;
 mod pump;
 mod socket;

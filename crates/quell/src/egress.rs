@@ -7,7 +7,6 @@ use quell_net::engine::client::Device;
 use quell_tun::StopHandle;
 use quell_tun::link::Link;
 use quell_tun::os::{TunConfig, TunDevice};
-use serde::Serialize;
 
 use crate::client::split;
 use crate::config::{EgressKind, ProviderFile};
@@ -17,7 +16,7 @@ use crate::packets::{Reader, Writer};
 
 /// A way that is open.
 pub(crate) enum Egress {
-    Kernel(KernelEgress),
+    Kernel { egress: KernelEgress, tun: String },
     Userspace(Userspace),
 }
 
@@ -26,14 +25,6 @@ pub(crate) enum Egress {
 pub(crate) enum View {
     Kernel,
     Userspace(Observer),
-}
-
-/// What `status` says of a way.
-#[derive(Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum EgressStatus {
-    Tun,
-    Userspace(UserspaceStatus),
 }
 
 /// Opens the way that `file` asks for, and gives the device at its near end.
@@ -73,19 +64,27 @@ async fn kernel(file: &ProviderFile, gateway: &TunnelAddresses) -> Result<(Devic
     add_addresses(&link, gateway).await?;
     link.up().await?;
     let egress = KernelEgress::install(EgressConfig {
-        tun_name: name,
+        tun_name: name.clone(),
         ipv4_pool: file.addresses.ipv4_pool,
         ipv6_pool: file.addresses.ipv6_pool,
         masquerade: file.egress.masquerade,
         run_dir: file.run_dir.clone(),
     })?;
-    Ok((split(tun), Egress::Kernel(egress)))
+    Ok((split(tun), Egress::Kernel { egress, tun: name }))
 }
 
 impl Egress {
+    /// The interface of its own, where it has one.
+    pub(crate) fn tun(&self) -> Option<&str> {
+        match self {
+            Self::Kernel { tun, .. } => Some(tun),
+            Self::Userspace(_) => None,
+        }
+    }
+
     pub(crate) fn view(&self) -> View {
         match self {
-            Self::Kernel(_) => View::Kernel,
+            Self::Kernel { .. } => View::Kernel,
             Self::Userspace(egress) => View::Userspace(egress.observer()),
         }
     }
@@ -96,7 +95,7 @@ impl Egress {
     /// What could not be taken away.
     pub(crate) fn remove(self) -> Result<(), Error> {
         match self {
-            Self::Kernel(egress) => Ok(egress.remove()?),
+            Self::Kernel { egress, .. } => Ok(egress.remove()?),
             Self::Userspace(egress) => {
                 egress.stop();
                 Ok(())
@@ -106,10 +105,17 @@ impl Egress {
 }
 
 impl View {
-    pub(crate) fn status(&self) -> EgressStatus {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Self::Kernel => EgressStatus::Tun,
-            Self::Userspace(observer) => EgressStatus::Userspace(observer.status()),
+            Self::Kernel => EgressKind::Tun.as_str(),
+            Self::Userspace(_) => EgressKind::Userspace.as_str(),
+        }
+    }
+
+    pub(crate) fn status(&self) -> Option<UserspaceStatus> {
+        match self {
+            Self::Kernel => None,
+            Self::Userspace(observer) => Some(observer.status()),
         }
     }
 }

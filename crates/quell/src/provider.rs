@@ -4,17 +4,18 @@ use std::sync::mpsc;
 
 use parking_lot::Mutex;
 use quell_core::provider::Roster;
+use quell_egress::userspace::UserspaceStatus;
 use quell_net::backend::BackendHandle;
 use quell_net::engine::Messages;
-use quell_net::engine::provider::{ProviderEngine, ProviderReport, ProviderSettings};
+use quell_net::engine::provider::{Judge, ProviderEngine, ProviderReport, ProviderSettings};
 use quell_net::identity::Identity;
 use quell_wire::key::PublicKey;
 use serde::Serialize;
 use tracing::info;
 
 use crate::config::{ProviderFile, read_private_key};
-use crate::control::{self, Server};
-use crate::egress::{self, EgressStatus};
+use crate::control::{self, Explanation, Question, Server, judging};
+use crate::egress;
 use crate::error::Error;
 use crate::running::{Running, answers};
 
@@ -25,6 +26,7 @@ pub struct Provider {
     running: Running<ProviderReport>,
     messages: Mutex<Option<Messages<PublicKey>>>,
     backend: BackendHandle,
+    judge: Judge,
 }
 
 impl Provider {
@@ -43,10 +45,13 @@ impl Provider {
         let running = Running::start("quell-provider", move |tell| async move {
             let (device, egress) = egress::open(&file_of_egress, &gateway).await?;
             let (mut engine, handle) = ProviderEngine::new(settings, device, seed)?;
+            // The host's own addresses count, not those of a TUN of ours.
+            engine.watch_host(egress.tun())?;
             let kind = file_of_egress.egress.kind.as_str();
             info!(listen = %engine.local_addr()?, egress = kind, "provider is ready");
             // The starter may have gone; the engine then ends by its handle.
-            let _ = give.send((engine.messages(), engine.backend(), egress.view()));
+            let given = (engine.messages(), engine.backend(), engine.judge());
+            let _ = give.send((given, egress.view()));
             let _ = tell.send(Ok(handle));
             let ended = engine.run().await;
             // Why it ended says more than what could not be taken away afterwards.
@@ -54,20 +59,22 @@ impl Provider {
             ended?;
             removed
         })?;
-        let (messages, backend, view) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let ((messages, backend, judge), view) = given.try_recv().map_err(|_| Error::EngineLost)?;
         let status = move |report: ProviderReport| Described {
             report,
-            egress: view.status(),
+            egress_kind: view.kind(),
+            userspace: view.status(),
         };
         let control = control::serve(
             &file.control_socket(),
-            answers(running.handle(), "provider", status),
+            judging(judge.clone(), answers(running.handle(), "provider", status)),
         )?;
         Ok(Self {
             _control: control,
             running,
             messages: Mutex::new(Some(messages)),
             backend,
+            judge,
         })
     }
 
@@ -103,6 +110,14 @@ impl Provider {
         self.running.status().await
     }
 
+    /// Whether its clients may speak to a destination, and why: what `quell why` says.
+    ///
+    /// # Errors
+    /// It has stopped.
+    pub async fn explain(&self, question: Question) -> Result<Explanation, Error> {
+        Ok(self.judge.explain(question.asked()).await?)
+    }
+
     /// Resolves when it has ended by itself; [`Provider::stop`] tells why.
     pub async fn ended(&self) {
         self.running.ended().await;
@@ -124,7 +139,10 @@ impl Provider {
 struct Described {
     #[serde(flatten)]
     report: ProviderReport,
-    egress: EgressStatus,
+    /// Which way to the world it has.
+    egress_kind: &'static str,
+    /// What the userspace one does, where it is that.
+    userspace: Option<UserspaceStatus>,
 }
 
 fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {

@@ -140,6 +140,7 @@ where
                     let report = handle.status().await.map_err(|error| error.to_string())?;
                     describe(role, status(report))
                 }
+                Command::Judge(_) => Err(format!("a {role} judges nobody's packets")),
             }
         })
     })

@@ -26,6 +26,7 @@ mod hostile;
 mod killed;
 mod links;
 mod mtu;
+mod policy;
 mod ports;
 mod refused;
 mod resets;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         killed::trials(),
         links::trials(),
         mtu::trials(),
+        policy::trials(),
         ports::trials(),
         refused::trials(),
         resets::trials(),

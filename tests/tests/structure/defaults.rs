@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 25] = [
+const STRUCTS: [(&str, &str, &str); 26] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -72,6 +72,11 @@ const STRUCTS: [(&str, &str, &str); 25] = [
         "What a client's proxy holds",
         "crates/proxy/src/config.rs",
         "ProxyLimits",
+    ),
+    (
+        "Whom clients may speak to",
+        "crates/core/src/config/egress_rules.rs",
+        "EgressRulesConfig",
     ),
     (
         "Flows that a client gave up",

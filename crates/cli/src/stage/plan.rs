@@ -43,6 +43,8 @@ pub struct Plan {
     pub provider_egress: String,
     /// Whether clients' addresses are translated.
     pub masquerade: bool,
+    /// What clients may speak to although it is denied by default: `egress.allow`.
+    pub allow: Vec<String>,
     /// The client's routes.
     pub routes: Vec<String>,
     /// More lines at the end of the client's `[tun]` table.
@@ -90,6 +92,7 @@ impl Plan {
             egress_kind: "tun".to_owned(),
             provider_egress: String::new(),
             masquerade: false,
+            allow: Vec::new(),
             routes: Vec::new(),
             client_tun: String::new(),
             drain: Duration::ZERO,
@@ -218,13 +221,14 @@ impl Plan {
             .collect();
         format!(
             "listen = \"{}\"\nprivate_key_file = \"{role}.key\"\nrun_dir = \"{run}\"\n\n{clients}\
-             [addresses]\n{}{}\n[egress]\nkind = \"{}\"\nmasquerade = {}\n{}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
+             [addresses]\n{}{}\n[egress]\nkind = \"{}\"\nmasquerade = {}\nallow = {:?}\n{}\n\n[control]\nsocket = \"{folder}/{role}.sock\"\n\n\
              [transport]\ndrain = \"{}ms\"\n\n[log]\nlevel = \"debug\"\n",
             provider.address,
             pool("ipv4_pool", &provider.ipv4_pool),
             pool("ipv6_pool", &provider.ipv6_pool),
             self.egress_kind,
             self.masquerade,
+            self.allow,
             self.provider_egress,
             self.drain.as_millis(),
             role = provider.role,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use quell::config::{
-    self, BackendSection, ClientFile, Config, EgressKind, LanesConfig, ProviderFile,
+    self, BackendSection, ClientFile, Config, EgressKind, LanesConfig, ProviderFile, Rule,
     read_private_key,
 };
 use quell_net::identity::Identity;
@@ -149,12 +149,24 @@ fn provider(file: &ProviderFile) -> Result<Table, Failure> {
         format!("{}, without privileges", egress.kind.as_str())
     };
     table.row("egress", format!("{way}, MTU {}", egress.mtu));
+    rules(&mut table, "allowed", &egress.allow);
+    rules(&mut table, "denied", &egress.deny);
     lanes(&mut table, &file.core().path.lanes);
     quic(&mut table, file.transport.quic());
     backend(&mut table, &file.backend);
     table.row("control socket", file.control_socket().display());
     table.row("log", file.log.level);
     Ok(table)
+}
+
+/// The operator's rules, which are few or none.
+fn rules(table: &mut Table, name: &str, rules: &[Rule]) {
+    for rule in rules.iter().take(LISTED_MAX) {
+        table.inner(1, name, rule);
+    }
+    if let Some(more) = rules.len().checked_sub(LISTED_MAX + 1) {
+        table.inner(1, "…", format!("and {} more", more + 1));
+    }
 }
 
 fn private_key(table: &mut Table, path: &std::path::Path) -> Result<(), Failure> {

@@ -1,4 +1,5 @@
-//! `quell why SERVER`: what stands between a running client and a server.
+//! `quell why SERVER`: what stands between a running client and a server; and `quell why DESTINATION`, what stands between
+//! the clients of a running provider and the world.
 //!
 //! Every client of this machine is asked, unless `--socket` names one, and the one that
 //! dials SERVER answers: by the address as its file has it, with or without the default
@@ -6,21 +7,25 @@
 //! stands in the way, the rest what decides about it: the state of the dial and when the
 //! next one is, the gate before it, the path, the backend. All of it is what the client
 //! itself says; nothing is sent to the server.
+//!
+//! Where no client dials it, the providers of this machine are asked whether their clients may speak to it.
+
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
 use quell::config::ServerAddress;
-use quell::control::ControlError;
+use quell::control::{ControlError, Question};
 use serde_json::Value;
 
 use crate::socket::{self, Sockets};
 use crate::table::Table;
 use crate::{Failure, Streams};
 
-/// Say what stands between a running client and a server
+/// Say what stands between a running client and a server, or a provider's clients and a destination
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// The server: host and port as the client's file has them, or its public key
+    /// The server: host and port as the client's file has them, or its public key; of a provider a destination: 10.1.2.3, 10.1.2.3:443, "10.1.2.3 udp/53" or tcp/25
     #[arg(value_name = "SERVER")]
     server: String,
     #[command(flatten)]
@@ -30,6 +35,7 @@ pub(crate) struct Why {
 impl Why {
     pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
         let mut known = Vec::new();
+        let mut providers = Vec::new();
         for socket in self.sockets.all()? {
             let status = match socket::status(&socket) {
                 Ok(status) => status,
@@ -37,6 +43,10 @@ impl Why {
                 Err(ControlError::NotRunning { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };
+            if text(&status, "/role") == Some("provider") {
+                providers.push(socket);
+                continue;
+            }
             for server in servers(&status) {
                 if dials(&server, &self.server) {
                     write!(streams.out, "{}", explain(&server))?;
@@ -44,6 +54,16 @@ impl Why {
                 }
                 known.extend(text(&server, "/server/remote").map(str::to_owned));
             }
+        }
+        match (self.server.parse::<Question>(), providers.is_empty()) {
+            (Ok(question), false) => return judged(question, &providers, streams),
+            (Err(error), false) if known.is_empty() => {
+                return Err(Failure::Failed(anyhow!(
+                    "no client runs here that could dial {}, and to a provider it is {error}",
+                    self.server
+                )));
+            }
+            (Ok(_) | Err(_), _) => {}
         }
         Err(Failure::Failed(match known.as_slice() {
             [] => anyhow!("no client runs here that could dial {}", self.server),
@@ -54,6 +74,37 @@ impl Why {
             ),
         }))
     }
+}
+
+/// What each provider says of the destination.
+fn judged(
+    question: Question,
+    providers: &[PathBuf],
+    streams: &mut Streams<'_>,
+) -> Result<(), Failure> {
+    for provider in providers {
+        let answer = socket::judge(provider, question)?;
+        if providers.len() > 1 {
+            writeln!(streams.out, "{}:", provider.display())?;
+        }
+        let reason = text(&answer, "/reason").unwrap_or("no reason is known");
+        let mut table = Table::default();
+        if text(&answer, "/class").is_some() {
+            let denied = answer.pointer("/denied_packets").and_then(Value::as_u64);
+            table.row(
+                "so far",
+                format!("{} packets denied for it", denied.unwrap_or(0)),
+            );
+        }
+        let partial = answer.pointer("/partial_rules").and_then(Value::as_array);
+        for rule in partial.into_iter().flatten().filter_map(Value::as_str) {
+            table.row("see also", format!("egress: {rule}"));
+        }
+        let table = table.to_string();
+        let gap = if table.is_empty() { "" } else { "\n" };
+        write!(streams.out, "{question}: {reason}\n{gap}{table}")?;
+    }
+    Ok(())
 }
 
 /// What a client's status says of each of its servers: the exit, and with it the

@@ -223,7 +223,7 @@ impl ClosedFlows {
     }
 }
 
-fn key_of(close: &FlowClose) -> FlowKey {
+pub(super) fn key_of(close: &FlowClose) -> FlowKey {
     let flow = close.flow;
     FlowKey {
         source: flow.source,

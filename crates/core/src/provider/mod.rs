@@ -19,9 +19,11 @@ pub mod doorman;
 mod drain;
 mod resume;
 mod roster;
+pub mod rules;
 mod session;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -36,6 +38,7 @@ pub use addresses::AddressPool;
 pub use closed::ClosedCounters;
 use doorman::Doorman;
 pub use roster::Roster;
+use rules::{EgressCounters, EgressGuard, HostAddresses, RuleSet};
 pub use session::Output;
 use session::{Request, Session};
 
@@ -58,6 +61,8 @@ pub struct Provider {
     roster: Roster,
     pool: AddressPool,
     doorman: Doorman,
+    host: HostAddresses,
+    rules: Arc<RuleSet>,
     /// When the provider, told to stop, stops carrying.
     drains_until: Option<Instant>,
     mtu_max: u16,
@@ -81,6 +86,7 @@ pub struct Provider {
     ended_received_drops: Drops,
     ended_delivered: u64,
     ended_closed: ClosedCounters,
+    ended_egress: EgressCounters,
 }
 
 impl Provider {
@@ -93,8 +99,11 @@ impl Provider {
         mtu_max: u16,
         seed: u64,
     ) -> Self {
+        let host = HostAddresses::default();
         Self {
             doorman: Doorman::new(config.doorman.clone()),
+            rules: Arc::new(RuleSet::new(&config.egress_rules, &host, &pool.gateway())),
+            host,
             drains_until: None,
             config,
             roster,
@@ -119,6 +128,7 @@ impl Provider {
             ended_received_drops: Drops::default(),
             ended_delivered: 0,
             ended_closed: ClosedCounters::default(),
+            ended_egress: EgressCounters::default(),
         }
     }
 
@@ -173,7 +183,9 @@ impl Provider {
         self.next_id += 1;
         let shared = (self.signal.clone(), self.budget.clone());
         let draws = (shared, self.rng.random());
-        let session = Session::new(&self.config, (key, client), self.mtu_max, draws, now);
+        let rules = Arc::clone(&self.rules);
+        let guard = EgressGuard::new(rules, &self.config.egress_rules, self.pool.gateway());
+        let session = Session::new(&self.config, (key, client), self.mtu_max, draws, guard, now);
         self.sessions.insert(id, session);
         Ok(id)
     }
@@ -360,6 +372,7 @@ impl Provider {
         self.ended_received_drops += status.received_drops;
         self.ended_delivered += status.delivered;
         self.ended_closed += status.closed;
+        self.ended_egress += status.egress;
         if self.by_key.get(&session.key) != Some(&id) {
             return;
         }
@@ -418,6 +431,7 @@ impl Provider {
             ended_received_drops: self.ended_received_drops,
             ended_delivered: self.ended_delivered,
             ended_closed: self.ended_closed,
+            egress: self.egress_counters(),
             max_sends_of_one_pack: 0,
             unaccounted: 0,
         };

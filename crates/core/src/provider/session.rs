@@ -11,7 +11,7 @@
 //! moves the path into the session of the connection that it came on.
 //! Every packet of the client must come from an
 //! address of this session (RFC 2827): a client that borrows another's address
-//! would be answered in its place (case B78).
+//! would be answered in its place (case B78). Where it may go, the rules say.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -26,7 +26,8 @@ use quell_wire::control::{
 use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
 
-use super::closed::{ClosedFlows, Inward};
+use super::closed::{ClosedFlows, Inward, key_of};
+use super::rules::{EgressCounters, EgressGuard, Fate};
 use crate::budget::ProcessBudget;
 use crate::config::ProviderConfig;
 use crate::drops::{DropReason, Drops};
@@ -87,6 +88,7 @@ pub(super) struct Session {
     received_drops: Drops,
     delivered: u64,
     closed: ClosedFlows,
+    guard: EgressGuard,
     /// As last seen, for a path that is taken over.
     carrier: Option<CarrierFacts>,
     now: Instant,
@@ -98,6 +100,7 @@ impl Session {
         (key, client): (PublicKey, String),
         mtu_max: u16,
         ((signal, budget), seed): ((Signal, ProcessBudget), u64),
+        guard: EgressGuard,
         now: Instant,
     ) -> Self {
         let terms = PathTerms {
@@ -121,6 +124,7 @@ impl Session {
             received_drops: Drops::default(),
             delivered: 0,
             closed: ClosedFlows::new(config.closed_flows.clone(), seed),
+            guard,
             carrier: None,
             now,
         }
@@ -128,6 +132,18 @@ impl Session {
 
     pub(super) fn path(&mut self) -> &mut Path {
         &mut self.path
+    }
+
+    pub(super) fn guard(&mut self) -> &mut EgressGuard {
+        &mut self.guard
+    }
+
+    pub(super) fn egress_counters(&self) -> EgressCounters {
+        self.guard.counters()
+    }
+
+    pub(super) fn received_drops(&self) -> Drops {
+        self.received_drops
     }
 
     pub(super) fn path_ref(&self) -> &Path {
@@ -203,7 +219,8 @@ impl Session {
         }
     }
 
-    /// The client gives a flow up. One that its packets could not be of is not closed.
+    /// The client gives a flow up. One that its packets could not be of is not closed: the
+    /// reset that it draws goes where a packet of the client would.
     fn close_flow(
         &mut self,
         close: &FlowClose,
@@ -211,7 +228,8 @@ impl Session {
     ) -> Result<(), Violation> {
         self.closed.admit(self.now)?;
         let flow = &close.flow;
-        if !addresses.owns(flow.source) || !quell_packet::addr::is_host(flow.destination) {
+        let is_ours = addresses.owns(flow.source) && quell_packet::addr::is_host(flow.destination);
+        if !is_ours || self.guard.denies(&key_of(close)) {
             self.closed.refuse();
             return Ok(());
         }
@@ -315,6 +333,7 @@ impl Session {
         std::mem::swap(&mut self.received_drops, &mut older.received_drops);
         std::mem::swap(&mut self.delivered, &mut older.delivered);
         std::mem::swap(&mut self.closed, &mut older.closed);
+        std::mem::swap(&mut self.guard, &mut older.guard);
         self.state = State::Up { addresses };
         self.wire = Some((resume.session_id, resume.epoch));
         let facts = self.carrier.take();
@@ -363,17 +382,29 @@ impl Session {
     fn drain_received(&mut self) {
         while let Some(packet) = self.path.poll_received() {
             match self.judge(&packet) {
-                Ok(()) => {
+                Ok(Fate::Pass) => {
                     self.delivered += 1;
                     let packet = self.path.clamp_mss(packet);
                     self.out.push_back(Output::Deliver(packet));
                 }
+                Ok(Fate::Denied(answer)) => {
+                    self.received_drops.count(DropReason::Denied);
+                    self.answer(answer);
+                }
+                Ok(Fate::Answered(answer)) => self.answer(Some(answer)),
                 Err(reason) => self.received_drops.count(reason),
             }
         }
     }
 
-    fn judge(&mut self, packet: &[u8]) -> Result<(), DropReason> {
+    /// Says something of our own to the client.
+    fn answer(&mut self, packet: Option<Bytes>) {
+        if let Some(packet) = packet {
+            self.path.handle_packet(packet, self.now);
+        }
+    }
+
+    fn judge(&mut self, packet: &[u8]) -> Result<Fate, DropReason> {
         let view = IpPacket::parse(packet).map_err(|_| DropReason::Malformed)?;
         let (State::Up { addresses } | State::Suspended { addresses }) = self.state else {
             return Err(DropReason::PathClosed);
@@ -387,7 +418,7 @@ impl Session {
         if self.closed.holds_outward(&view, self.now) {
             return Err(DropReason::FlowClosed);
         }
-        Ok(())
+        Ok(self.guard.judge(&view, self.now))
     }
 
     /// A packet of the world for this client, or why the path does not get it.
@@ -482,6 +513,7 @@ impl Session {
             received_drops: self.received_drops,
             delivered: self.delivered,
             closed: self.closed.counters(),
+            egress: self.guard.counters(),
         }
     }
 }

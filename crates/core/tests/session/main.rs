@@ -19,6 +19,7 @@ mod liveness;
 mod lossy;
 mod messages;
 mod outage;
+mod policy;
 mod queue;
 mod resume;
 mod schedule;

@@ -61,6 +61,7 @@ pub(super) enum News {
     Closed,
     SuspendedEnded,
     MessagesEnded,
+    HostUnread,
 }
 
 impl News {
@@ -70,6 +71,7 @@ impl News {
             Self::Closed => info!(suppressed, "session closed: {words}"),
             Self::SuspendedEnded => info!(suppressed, "suspended session ended: {words}"),
             Self::MessagesEnded => warn!(suppressed, "no more messages to a client: {words}"),
+            Self::HostUnread => warn!(suppressed, "the host's addresses cannot be read: {words}"),
         }
     }
 }

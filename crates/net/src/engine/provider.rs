@@ -14,6 +14,8 @@
 //! Told to stop, the engine accepts nobody and goes on for the drain time; told again,
 //! it ends at once.
 
+mod policy;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -36,6 +38,8 @@ use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{debug, info};
+
+pub use policy::Judge;
 
 use super::client::Device;
 use super::link::{self, Link, LinkEvent, Settling};
@@ -109,6 +113,7 @@ pub struct ProviderEngine {
     endpoint: Endpoint,
     shared: Rc<Shared>,
     prober: Prober,
+    policy: policy::Policy,
     pump: Pump,
     inlet: Inlet,
     requests: mpsc::Receiver<Request<ProviderReport>>,
@@ -160,6 +165,7 @@ impl ProviderEngine {
             endpoint,
             shared,
             prober,
+            policy: policy::Policy::default(),
             pump,
             inlet,
             requests,
@@ -199,6 +205,7 @@ impl ProviderEngine {
     /// The TUN failed for good.
     pub async fn run(mut self) -> Result<(), NetError> {
         let _questions = self.prober.start(&self.shared.wanted.subscribe());
+        let _policy = self.policy.start(&self.shared);
         while !self.shared.core.borrow().is_drained(now()) {
             self.shared.note_demand();
             let (suspended, drain) = {

@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use quell_core::config::{self, ConfigError};
+use quell_core::provider::rules::Rule;
 use quell_egress::EgressError;
 use quell_egress::userspace::UserspaceConfig;
 use serde::Deserialize;
@@ -39,6 +40,12 @@ pub struct EgressSection {
     /// carry draw a packet-too-big. Range 1,280 to 9,000.
     #[serde(deserialize_with = "text::number")]
     pub mtu: u16,
+    /// What clients may speak to although it is denied by default: see [`quell_core::config::EgressRulesConfig::allow`].
+    #[serde(deserialize_with = "text::list")]
+    pub allow: Vec<Rule>,
+    /// What clients may not speak to, also where `allow` names it: see [`quell_core::config::EgressRulesConfig::deny`].
+    #[serde(deserialize_with = "text::list")]
+    pub deny: Vec<Rule>,
     /// What `userspace` may hold.
     pub userspace: UserspaceSection,
 }
@@ -50,6 +57,8 @@ impl Default for EgressSection {
             masquerade: true,
             tun_name: "quell-exit".into(),
             mtu: 1500,
+            allow: Vec::new(),
+            deny: Vec::new(),
             userspace: UserspaceSection::default(),
         }
     }

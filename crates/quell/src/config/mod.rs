@@ -31,7 +31,7 @@
 //! that a service manager or a container has to know differently from the file.
 //!
 //! The parts: `client` and `provider` are the two files, `common` what they
-//! share, `address` a server's address, `text` how values are read from text,
+//! share, `rules` who may be spoken to, `address` a server's address, `text` how values are read from text,
 //! `source` finds the line of a mistake, `key_file` reads the private key.
 
 mod address;
@@ -45,6 +45,7 @@ mod key_file;
 mod lanes;
 mod provider;
 mod proxy;
+mod rules;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ pub use lanes::LanesSection;
 pub use provider::{Addresses, ClientEntry, Limits, ProviderFile, ProviderTransport};
 pub use proxy::{DnsServer, ProxySection};
 pub use quell_core::config::{LanesConfig, TcpLane};
+pub use quell_core::provider::rules::{Rule, RuleError};
 pub use quell_net::backend::{BACKENDS_MAX, BackendUrl, BackendUrlError};
 pub use quell_net::transport::TransportSettings;
 use source::Source;

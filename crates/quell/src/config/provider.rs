@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quell_core::config::{
-    ClosedFlowsConfig, ConfigError, DoormanConfig, PathConfig, ProviderConfig,
+    ClosedFlowsConfig, ConfigError, DoormanConfig, EgressRulesConfig, PathConfig, ProviderConfig,
 };
 use quell_core::provider::AddressPool;
 use quell_net::transport::TransportSettings;
@@ -194,6 +194,7 @@ impl Default for ProviderTransport {
             hello_timeout,
             doorman,
             closed_flows: _,
+            egress_rules: _,
             drain,
         } = ProviderConfig::default();
         let quic = TransportSettings::default();
@@ -259,6 +260,11 @@ impl ProviderFile {
                 ..DoormanConfig::default()
             },
             closed_flows: ClosedFlowsConfig::default(),
+            egress_rules: EgressRulesConfig {
+                allow: self.egress.allow.clone(),
+                deny: self.egress.deny.clone(),
+                ..EgressRulesConfig::default()
+            },
             drain: self.transport.drain,
         }
     }

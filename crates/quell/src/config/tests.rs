@@ -18,6 +18,7 @@ use super::*;
 mod backend;
 mod exits;
 mod proxy;
+mod rules;
 
 /// Marks the line that an error has to name; it is a comment to TOML.
 const MARK: &str = "# <-";

@@ -3,7 +3,7 @@
 //! One request a connection, one JSON line each way:
 //!
 //! ```text
-//! → {"command":"status"}
+//! → {"command":"status"}   or   {"command":{"judge":"10.1.2.3 tcp/443"}}
 //! ← {"ok":{…}}   or   {"error":"words for a person"}
 //! ```
 //!
@@ -22,9 +22,11 @@
 //! Whatever bytes arrive, the answer is an error in words, never a panic.
 //!
 //! The parts: `socket` puts the file in place and takes it away, `server`
-//! answers, `client` asks, `run_dir` says where both look.
+//! answers, `client` asks, `run_dir` says where both look, `judge` is what only a
+//! provider is asked.
 
 mod client;
+mod judge;
 mod run_dir;
 mod server;
 mod socket;
@@ -40,6 +42,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use client::{request, sockets_in};
+pub(crate) use judge::judging;
+pub use judge::{Question, QuestionError};
+pub use quell_core::provider::rules::Explanation;
 pub use run_dir::{RUN_DIR, run_dir};
 pub use server::{Answer, AnswerFuture, Handler, Server, serve};
 
@@ -76,6 +81,8 @@ pub struct Request {
 pub enum Command {
     /// How is it going: state, numbers and reasons, as one JSON object.
     Status,
+    /// Of a provider: may its clients speak to this?
+    Judge(Question),
 }
 
 /// One response line.

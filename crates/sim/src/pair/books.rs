@@ -19,7 +19,7 @@
 //!
 //! Sums run over all sessions there were: a session that ends takes nothing out of the books.
 
-use quell_core::drops::Drops;
+use quell_core::drops::{DropReason, Drops};
 use quell_core::path::{LaneBooks, PathBooks};
 
 use super::parcel::{Cargo, Fate};
@@ -46,6 +46,8 @@ struct Said {
     packet_drops: Drops,
     received_drops: Drops,
     delivered: u64,
+    /// Packets of the other end that were for this one itself, and were answered.
+    answered: u64,
     /// Packets for its device that it made itself, ICMP errors not counted.
     made: u64,
     early_datagrams: u64,
@@ -66,6 +68,7 @@ impl World {
                 packet_drops: status.tun_drops,
                 received_drops: status.received_drops,
                 delivered: status.delivered,
+                answered: 0,
                 made: 0,
                 early_datagrams: status.early_datagrams,
             };
@@ -100,6 +103,7 @@ impl World {
             packet_drops: status.tun_drops,
             received_drops: status.ended_received_drops,
             delivered: status.ended_delivered,
+            answered: status.egress.echoes_answered,
             made: status.ended_closed.resets,
             early_datagrams: status.early_datagrams,
         };
@@ -108,6 +112,9 @@ impl World {
             said.received_drops += session.received_drops;
             said.delivered += session.delivered;
             said.made += session.closed.resets;
+        }
+        if status.egress.denied.total() != said.received_drops[DropReason::Denied] {
+            self.fail("what was denied by class is not what was dropped as denied");
         }
         self.check_end("the provider", &said, &self.provider_seen);
     }
@@ -154,9 +161,9 @@ impl World {
             seen.came.datagrams,
         );
         equal(
-            "received = delivered + dropped",
+            "received = delivered + dropped + answered",
             c.received,
-            said.delivered + said.received_drops.total(),
+            said.delivered + said.received_drops.total() + said.answered,
         );
         equal(
             "packets delivered",

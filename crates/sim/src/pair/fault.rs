@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quell_core::config::EgressRulesConfig;
 use quell_core::provider::SessionId;
+use quell_core::provider::rules::{Asked, Explanation, HostAddresses};
 use quell_core::send::Backpressure;
 use quell_wire::registry::ErrorCode;
 
@@ -30,6 +32,25 @@ impl World {
             }
         }
         self.settle();
+    }
+
+    /// The provider's host has these addresses.
+    pub fn set_host(&mut self, host: HostAddresses) {
+        self.provider.on_host_addresses(host);
+        self.settle();
+    }
+
+    /// The provider's operator changes the rules of its way out.
+    pub fn set_egress_rules(&mut self, rules: EgressRulesConfig) {
+        if let Err(error) = self.provider.on_egress_rules(rules) {
+            self.fail(&error.to_string());
+        }
+        self.settle();
+    }
+
+    /// What the provider says of a destination.
+    pub fn explain(&self, asked: &Asked) -> Explanation {
+        self.provider.explain(asked)
     }
 
     /// A lie: `datagram` comes out of the client's connection at `at`, as though its peer had sent it. Whether there was an

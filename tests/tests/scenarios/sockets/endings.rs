@@ -204,7 +204,7 @@ fn a_slow_reader_slows_its_sender_and_nobody_else() -> Outcome {
 
 /// Waits until the provider holds no flow.
 pub(super) fn until_no_flow(world: &World) -> Result<(), Failed> {
-    let flows = || world.provider.status().ok()?["egress"]["tcp_flows"].as_u64();
+    let flows = || world.provider.status().ok()?["userspace"]["tcp_flows"].as_u64();
     within(Duration::from_secs(10), "all flows end", || {
         (flows()? == 0).then_some(())
     })

@@ -27,10 +27,7 @@ pub(super) struct Request {
 }
 
 /// What was asked, with the exits that `exit_of` tells from addresses.
-pub(super) fn requests(
-    asked: &[Asked],
-    exit_of: impl Fn(IpAddr) -> Option<usize>,
-) -> Vec<Request> {
+pub(super) fn requests(asked: &[Asked], exit_of: impl Fn(IpAddr) -> Option<usize>) -> Vec<Request> {
     let requests = asked.iter().map(|asked| Request {
         began: asked.began,
         ended: asked.ended,

@@ -19,8 +19,8 @@ use crate::Failure;
 /// Exits have 127.86.0.0/16 and 10.86.0.0/16, and those that follow.
 const FIRST_NETWORK: u8 = 86;
 
-/// Destinations that a provider is told to let its clients speak to.
-const EGRESS_RULES: &str = "";
+/// The loopback is denied to clients unless an operator opens it, as all that is the host's own.
+const EGRESS_RULES: &str = "allow = [\"127.0.0.0/8\"]\n";
 
 /// What there is to be on a stage.
 #[derive(Debug, Clone, Copy)]

@@ -57,7 +57,11 @@ impl Serve {
     ///
     /// # Errors
     /// The stage is not to be had, or the client ended.
-    pub(in super::super) fn run(self, folder: &TempDir, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(in super::super) fn run(
+        self,
+        folder: &TempDir,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
         let told = signals::told()?;
         writeln!(
             out,

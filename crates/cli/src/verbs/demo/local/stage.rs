@@ -180,7 +180,8 @@ impl Exit {
 /// provider could say which one it was given.
 fn free_port(address: IpAddr) -> Result<SocketAddr, Failure> {
     let socket = UdpSocket::bind((address, 0));
-    let socket = socket.with_context(|| format!("cannot bind {address}, which is the loopback's"))?;
+    let socket =
+        socket.with_context(|| format!("cannot bind {address}, which is the loopback's"))?;
     Ok(socket.local_addr()?)
 }
 

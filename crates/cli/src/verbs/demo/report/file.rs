@@ -165,7 +165,10 @@ mod tests {
         fs::write(&path, "old and longer").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         symlink("page", &link).unwrap();
-        ReportFile::open(link.clone()).unwrap().write("new").unwrap();
+        ReportFile::open(link.clone())
+            .unwrap()
+            .write("new")
+            .unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         let mode = fs::metadata(&path).unwrap().permissions().mode();

@@ -209,7 +209,10 @@ fn seconds(f: &mut fmt::Formatter<'_>, chart: &Chart, place: &Place) -> fmt::Res
     for second in (each..=chart.seconds()).step_by(each) {
         let x = place.x(second) - place.second_width / 2.0;
         let y = HEIGHT - BOTTOM + 18.0;
-        writeln!(f, "<text class=\"second\" x=\"{x:.1}\" y=\"{y:.1}\">{second}</text>")?;
+        writeln!(
+            f,
+            "<text class=\"second\" x=\"{x:.1}\" y=\"{y:.1}\">{second}</text>"
+        )?;
     }
     Ok(())
 }

@@ -51,9 +51,7 @@ impl Scale {
             Self::Linear { step, steps } => value as f64 / (step as f64 * steps as f64),
             Self::Log { .. } if value == 0 => 0.0,
             // A floor below 1, or 1 would not be told from nothing.
-            Self::Log { decades } => {
-                ((value as f64).log10() + 0.2) / (f64::from(decades) + 0.2)
-            }
+            Self::Log { decades } => ((value as f64).log10() + 0.2) / (f64::from(decades) + 0.2),
         };
         share.clamp(0.0, 1.0)
     }
@@ -61,9 +59,7 @@ impl Scale {
     /// The figures that have a line, from below.
     pub(super) fn lines(self) -> Vec<u64> {
         match self {
-            Self::Linear { step, steps } => {
-                (0..=steps).map(|n| step.saturating_mul(n)).collect()
-            }
+            Self::Linear { step, steps } => (0..=steps).map(|n| step.saturating_mul(n)).collect(),
             Self::Log { decades } => (0..=decades)
                 .map(|power| 10_u64.saturating_pow(power))
                 .collect(),
@@ -93,7 +89,10 @@ mod tests {
         assert_eq!(lines(5), [0, 1, 2, 3, 4, 5]);
         assert_eq!(lines(6), [0, 2, 4, 6]);
         assert_eq!(lines(135), [0, 50, 100, 150]);
-        assert_eq!(lines(436_875), [0, 100_000, 200_000, 300_000, 400_000, 500_000]);
+        assert_eq!(
+            lines(436_875),
+            [0, 100_000, 200_000, 300_000, 400_000, 500_000]
+        );
         for max in 0..2_000 {
             let lines = lines(max);
             assert!(lines.len() <= LINES_MAX as usize + 1);

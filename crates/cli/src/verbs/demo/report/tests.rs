@@ -56,7 +56,11 @@ fn section(charts: Vec<Chart>) -> Section {
 
 #[test]
 fn a_page_says_what_was_measured_and_loads_nothing() {
-    let linear = chart(Kind::Linear, &[&[1, 0, 1_500], &[7, 0, 0]], vec![fault(1, 2)]);
+    let linear = chart(
+        Kind::Linear,
+        &[&[1, 0, 1_500], &[7, 0, 0]],
+        vec![fault(1, 2)],
+    );
     let log = chart(Kind::Log, &[&[200_000, 0, 200]], vec![fault(1, 2)]);
     let text = page(false, &[section(vec![linear, log])]);
     let page = parsed(&text);
@@ -68,12 +72,22 @@ fn a_page_says_what_was_measured_and_loads_nothing() {
     assert!(!text.contains("href") && !text.contains("src="));
 
     let cells: Vec<_> = all(&page, "td").iter().filter_map(Node::text).collect();
-    for cell in ["1,234", "5,000", "BROKEN", "none", "1,500", "200,000", "it's <cut>"] {
+    for cell in [
+        "1,234",
+        "5,000",
+        "BROKEN",
+        "none",
+        "1,500",
+        "200,000",
+        "it's <cut>",
+    ] {
         assert!(cells.contains(&cell), "{cell} in {cells:?}");
     }
     let bars: Vec<_> = all(&page, "rect");
     let of = |class: &str| {
-        let bars = bars.iter().filter(|bar| bar.attribute("class") == Some(class));
+        let bars = bars
+            .iter()
+            .filter(|bar| bar.attribute("class") == Some(class));
         bars.count()
     };
     // Two bars and one, and one in the key of the plot that has two figures.
@@ -99,7 +113,9 @@ fn each_plot_can_be_read_without_being_seen() {
         let labels = plot.attribute("aria-labelledby").unwrap();
         for label in labels.split(' ') {
             assert!(seen.insert(label), "{label} is unique");
-            let node = plot.children().find(|node| node.attribute("id") == Some(label));
+            let node = plot
+                .children()
+                .find(|node| node.attribute("id") == Some(label));
             assert!(!node.unwrap().text().unwrap().is_empty());
         }
     }
@@ -134,7 +150,13 @@ fn an_act_of_which_nothing_is_known_is_a_page_all_the_same() {
 #[test]
 fn bars_of_a_second_stand_on_each_other() {
     let chart = chart(Kind::Linear, &[&[10], &[30]], Vec::new());
-    let text = format!("{}", plot::Svg { chart: &chart, id: "x" });
+    let text = format!(
+        "{}",
+        plot::Svg {
+            chart: &chart,
+            id: "x"
+        }
+    );
     let page = parsed(&text);
     let bars = all(&page, "rect");
     let side = |bar: usize, side| -> f64 { bars[bar].attribute(side).unwrap().parse().unwrap() };
