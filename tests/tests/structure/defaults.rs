@@ -69,14 +69,14 @@ const STRUCTS: [(&str, &str, &str); 26] = [
         "UserspaceConfig",
     ),
     (
-        "What a client's proxy holds",
-        "crates/proxy/src/config.rs",
-        "ProxyLimits",
-    ),
-    (
         "Whom clients may speak to",
         "crates/core/src/config/egress_rules.rs",
         "EgressRulesConfig",
+    ),
+    (
+        "What a client's proxy holds",
+        "crates/proxy/src/config.rs",
+        "ProxyLimits",
     ),
     (
         "Flows that a client gave up",

@@ -39,7 +39,7 @@ impl Up {
         if self.socks5.is_some() || self.http.is_some() {
             file.proxy.socks5 = self.socks5.or(file.proxy.socks5);
             file.proxy.http = self.http.or(file.proxy.http);
-            file = Box::new(file.try_new().map_err(Failure::usage)?);
+            *file = file.try_new().map_err(Failure::usage)?;
         }
         daemon::start_log(file.log.level);
         let client = Client::start(&file)?;
