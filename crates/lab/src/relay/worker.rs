@@ -12,6 +12,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -83,15 +84,21 @@ impl Worker {
         while !self.shared.stop.is_asked() {
             self.shared.stop.clear();
             self.obey();
-            let sleep = self.deliver();
-            match self.wait(sleep) {
-                Ok(ready) => self.read(&ready),
-                Err(error) => {
-                    tracing::warn!(%error, "a relay ends");
-                    return;
-                }
+            if let Err(error) = self.turn() {
+                tracing::warn!(%error, "a relay ends");
+                return;
             }
         }
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        if self.shared.is_frozen.load(Ordering::Acquire) {
+            return wait_readable(&[self.shared.stop.fd()], None).map(drop);
+        }
+        let sleep = self.deliver();
+        let ready = self.wait(sleep)?;
+        self.read(&ready);
+        Ok(())
     }
 
     fn obey(&mut self) {

@@ -163,12 +163,12 @@ impl exits::Stage for Scene {
     }
 
     fn freeze(&mut self, exit: usize) -> Result<(), Failure> {
-        self.stage.silence(exit);
+        self.stage.freeze(exit);
         Ok(())
     }
 
     fn thaw(&mut self, exit: usize) -> Result<(), Failure> {
-        self.stage.heal(exit);
+        self.stage.thaw(exit);
         Ok(())
     }
 

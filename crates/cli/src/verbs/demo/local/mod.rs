@@ -9,11 +9,12 @@
 //!
 //! Client and exits are those that `up` and `provide` run, each on threads of its own. The wire
 //! between them is what makes the demo: a relay of ours in front of each exit, which can be told
-//! to drop everything, and to vanish.
+//! to stop, to drop everything, and to vanish.
 //!
 //! | what is done | how | what the client meets |
 //! |---|---|---|
-//! | an exit freezes, all are silent, the wire is cut | its relay drops both ways | a socket that takes all and says nothing |
+//! | an exit freezes | its relay reads no more | a socket that takes all and says nothing |
+//! | all are silent, the wire is cut | relays drop both ways | the same, and what was said is lost |
 //! | an exit is killed | its relay closes, then it is taken down | a port that the host refuses, and no goodbye |
 //!
 //! All of 127.0.0.0/8 is this host's. Each exit has a network of it: it listens there, and what

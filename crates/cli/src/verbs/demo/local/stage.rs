@@ -102,6 +102,16 @@ impl Stage {
     }
 
     /// From now on `exit` takes what comes and says nothing.
+    pub(super) fn freeze(&self, exit: usize) {
+        self.relay(exit, Relay::freeze);
+    }
+
+    /// It goes on, with what has come meanwhile.
+    pub(super) fn thaw(&self, exit: usize) {
+        self.relay(exit, Relay::thaw);
+    }
+
+    /// From now on nothing passes to `exit`, nor back.
     pub(super) fn silence(&self, exit: usize) {
         self.relay(exit, Relay::cut);
     }

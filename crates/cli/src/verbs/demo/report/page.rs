@@ -18,7 +18,7 @@ body{margin:0 auto;max-width:52rem;padding:1.5rem 1rem 4rem;font:1rem/1.5 system
 h1{font-size:1.6rem;line-height:1.25}h2{font-size:1.3rem;margin-top:2.5rem}h3{font-size:1rem;margin:1.5rem 0 .25rem}\
 figure{margin:0}svg{display:block;width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--soft)}\
 .figure{text-anchor:end}.second,.fault-name{text-anchor:middle}svg .fault-name{fill:var(--fault-ink)}\
-.fault{fill:var(--fault)}.line{stroke:var(--rule)}.s0{fill:var(--s0)}.s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}\
+.fault{fill:var(--fault);stroke:var(--paper);stroke-width:2}.line{stroke:var(--rule)}.s0{fill:var(--s0)}.s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}\
 .key{color:var(--soft);font-size:.875rem;margin:.25rem 0}.key span{margin-right:1rem}.key svg{display:inline;width:.8em;height:.8em}\
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
 caption{text-align:left;font-weight:600;padding:.5rem 0}th,td{padding:.25rem .6rem;border-bottom:1px solid var(--rule);text-align:right}\
