@@ -14,6 +14,7 @@ pub mod receive;
 mod backend_health;
 mod budget;
 mod carriage;
+mod client_limits;
 mod closed_flows;
 mod dial_gate;
 mod doorman;
@@ -38,6 +39,7 @@ use thiserror::Error;
 pub use backend_health::BackendHealthConfig;
 pub use budget::{DialBudgetConfig, QuietConfig, RaceConfig, SilenceConfig};
 pub use carriage::{LanesConfig, TcpLane};
+pub use client_limits::{ClientLimitsConfig, ShareConfig};
 pub use closed_flows::ClosedFlowsConfig;
 pub use dial_gate::DialGateConfig;
 pub use doorman::DoormanConfig;
@@ -272,7 +274,7 @@ pub struct ProviderConfig {
     pub path: PathConfig,
     /// Most sessions at once.
     ///
-    /// 4,096: about 4 GiB in the worst case of full queues; more needs more
+    /// 4,096: about 8 GiB in the worst case of full queues and tables; more needs more
     /// processes. Range 1 to 65,536.
     pub sessions_max: usize,
     /// Longest time from the end of the QUIC handshake to HELLO.
@@ -285,6 +287,15 @@ pub struct ProviderConfig {
     pub closed_flows: ClosedFlowsConfig,
     /// Whom clients may speak to.
     pub egress_rules: EgressRulesConfig,
+    /// What one client may take.
+    pub client: ClientLimitsConfig,
+    /// How clients wait for their share of the egress.
+    pub share: ShareConfig,
+    /// Most bytes through the egress in a month of UTC, both directions and all clients together, as IP packets.
+    ///
+    /// None: no ceiling. Beyond it clients are told to go, and nobody is accepted until the next month. Range 1 MiB to
+    /// 2^60.
+    pub month_bytes_max: Option<u64>,
     /// How long a provider that is told to stop goes on carrying its sessions.
     ///
     /// 5 s: a client that has another exit dials it meanwhile, a short download
@@ -302,6 +313,9 @@ impl Default for ProviderConfig {
             doorman: DoormanConfig::default(),
             closed_flows: ClosedFlowsConfig::default(),
             egress_rules: EgressRulesConfig::default(),
+            client: ClientLimitsConfig::default(),
+            share: ShareConfig::default(),
+            month_bytes_max: None,
             drain: Duration::from_secs(5),
         }
     }
@@ -323,6 +337,11 @@ impl ProviderConfig {
         let doorman = self.doorman.try_new()?;
         let closed_flows = self.closed_flows.try_new()?;
         let egress_rules = self.egress_rules.try_new()?;
+        let client = self.client.try_new()?;
+        let share = self.share.try_new()?;
+        if let Some(bytes) = self.month_bytes_max {
+            number("limits.month_bytes_max", bytes, 1 << 20..=1 << 60)?;
+        }
         duration(
             "transport.drain",
             self.drain,
@@ -333,6 +352,8 @@ impl ProviderConfig {
             doorman,
             closed_flows,
             egress_rules,
+            client,
+            share,
             ..self
         })
     }
@@ -405,6 +426,20 @@ mod tests {
         with(Duration::from_secs(600)).try_new().unwrap();
         let error = with(Duration::new(600, 1)).try_new().unwrap_err();
         assert_eq!(error.key, "transport.drain");
+    }
+
+    #[test]
+    fn a_months_ceiling_ends_where_its_range_does() {
+        let with = |bytes| ProviderConfig {
+            month_bytes_max: Some(bytes),
+            ..ProviderConfig::default()
+        };
+        with(1 << 20).try_new().unwrap();
+        with(1 << 60).try_new().unwrap();
+        for bytes in [(1 << 20) - 1, (1 << 60) + 1] {
+            let error = with(bytes).try_new().unwrap_err();
+            assert_eq!(error.key, "limits.month_bytes_max");
+        }
     }
 
     #[test]

@@ -57,6 +57,10 @@ drop_reasons! {
     RaceLost, "race_lost", "It came over an exit that lost the race for its connection.";
     RaceKept, "race_kept", "A refusal that is kept until no other exit may still answer.";
     RaceRefused, "race_refused", "Its connection was refused, which the user is told now.";
+    FlowLimit, "flow_limit", "Its client holds as many flows as one client may.";
+    DestinationLimit, "destination_limit", "Its client speaks to new destinations faster than one client may.";
+    ShareFull, "share_full", "The queue for its client's share of the exit is full.";
+    ShareAged, "share_aged", "It waited longer for its client's share of the exit than a packet may.";
     DeviceFull, "device_full", "The TUN took no more packets.";
     DeviceRefused, "device_refused", "The TUN refused the packet.";
 }
@@ -113,6 +117,14 @@ impl AddAssign for Drops {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine = mine.saturating_add(theirs);
         }
+    }
+}
+
+impl std::ops::Add for Drops {
+    type Output = Self;
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
     }
 }
 

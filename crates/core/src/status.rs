@@ -17,6 +17,8 @@ use crate::multi::flows::FlowsStatus;
 use crate::multi::{RaceCounters, WindowStatus};
 use crate::path::{Counters, FrameBytes, LaneBooks, Path, PathBooks};
 use crate::provider::ClosedCounters;
+use crate::provider::fair::ShareStatus;
+use crate::provider::limits::{ClientUse, MonthStatus, RefusalCounters};
 use crate::provider::rules::EgressCounters;
 
 /// One path.
@@ -201,7 +203,7 @@ pub struct SessionStatus {
     pub addresses: Option<TunnelAddresses>,
     /// Its path.
     pub path: PathStatus,
-    /// Packets of the client that were not handed on, by reason.
+    /// Packets of the client that were not handed on, by reason; those that waited in vain too.
     pub received_drops: Drops,
     /// Packets handed on, ICMP errors and resets of our own not counted.
     pub delivered: u64,
@@ -209,6 +211,12 @@ pub struct SessionStatus {
     pub closed: ClosedCounters,
     /// What the rules of the way out came to for it.
     pub egress: EgressCounters,
+    /// What it holds of what one client may take.
+    pub usage: ClientUse,
+    /// Its packets that wait for the egress.
+    pub outward: ShareStatus,
+    /// The world's packets that wait for its share.
+    pub inward: ShareStatus,
 }
 
 /// A provider.
@@ -228,8 +236,12 @@ pub struct ProviderStatus {
     pub refused: std::collections::BTreeMap<&'static str, u64>,
     /// Packets from the world handed in since the start.
     pub tun_packets: u64,
-    /// Packets from the world that no session carries, by reason.
+    /// Packets from the world that no session carries, by reason; those that waited in vain too.
     pub tun_drops: Drops,
+    /// The world's packets that wait for their clients' shares, all together.
+    pub inward: ShareStatus,
+    /// The month, and what was carried in it.
+    pub month: Option<MonthStatus>,
     /// Datagrams that came for a session that was not up.
     pub early_datagrams: u64,
     /// What the paths of sessions that are gone did, all together.
@@ -242,6 +254,8 @@ pub struct ProviderStatus {
     pub ended_closed: ClosedCounters,
     /// What the rules of the way out came to, for all sessions since the start.
     pub egress: EgressCounters,
+    /// What clients of sessions which are gone were told of refusals.
+    pub ended_refusals: RefusalCounters,
     /// How often the pack was handed over that was handed over most, over all
     /// sessions since the start.
     pub max_sends_of_one_pack: u64,

@@ -5,6 +5,8 @@
 //! shifted change the digest), and any part of it can be made without what lies before it, so that echo payloads can carry a
 //! part of it each.
 
+use std::io;
+
 use sha2::{Digest, Sha256};
 
 /// How much is made at a time: enough to keep system calls rare, little enough to stay in the cache.
@@ -35,7 +37,7 @@ pub fn fill(offset: u64, out: &mut [u8]) {
 }
 
 /// The content's first `len` bytes, block by block, until `each` fails.
-pub(crate) fn blocks<E>(len: u64, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+pub fn blocks<E>(len: u64, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut offset = 0;
     while offset < len {
@@ -56,6 +58,23 @@ pub fn sha256(len: u64) -> String {
         Ok::<_, std::convert::Infallible>(())
     });
     hex(hash)
+}
+
+/// SHA-256 of all that `from` gives, in lower-case hex.
+///
+/// # Errors
+/// What reading fails with.
+pub fn sha256_of(mut from: impl io::Read) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; BLOCK_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(hex(hash)),
+            Ok(read) => hash.update(buffer.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// A finished digest in lower-case hex.

@@ -9,6 +9,7 @@
 //! is the simplest thing, and a stalled one holds up no other.
 
 mod client;
+mod gallery;
 mod head;
 mod server;
 #[cfg(test)]

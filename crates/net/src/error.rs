@@ -47,6 +47,16 @@ pub enum NetError {
         /// What the system said.
         source: io::Error,
     },
+    /// The month's count would be lost by a restart.
+    #[error("{bytes} bytes were carried in {month}, which a restart will not know: {source}")]
+    MonthNotKept {
+        /// Which month.
+        month: String,
+        /// The count.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A message was not taken.
     #[error("the message was not taken: {0}")]
     Message(quell_core::send::Backpressure),

@@ -286,6 +286,16 @@ impl Outlet {
         self.books.refused.fetch_add(lost, Ordering::Relaxed);
     }
 
+    /// Packets that it takes and need not keep: room for them is in the writer's channel. Any number when that has
+    /// ended, so that they are counted here.
+    pub(crate) fn free(&self) -> usize {
+        let Some(batches) = &self.batches else {
+            return usize::MAX;
+        };
+        let free = BATCHES_MAX.saturating_sub(batches.len()) * quell_tun::BATCH_PACKETS_MAX;
+        free.saturating_sub(self.waiting.len())
+    }
+
     /// Whether packets wait for room in the writer's channel.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -334,3 +344,6 @@ impl Pump {
         reader.and(writer)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,23 +4,25 @@
 mod ends;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quell_core::config::{BackendHealthConfig, ProviderConfig};
 use quell_core::drops::DropReason;
+use quell_core::provider::limits::MonthUse;
 use quell_lab::http::Server;
 use quell_net::backend::BackendSettings;
 use quell_net::engine::client::ClientReport;
-use quell_net::engine::provider::ProviderReport;
+use quell_net::engine::provider::{MonthStore, ProviderEngine, ProviderReport};
 use quell_net::identity::Identity;
 use quell_packet::build::Segment;
 use quell_packet::{IpPacket, build};
 use quell_wire::key::PublicKey;
 use tokio::runtime::Builder;
 
-use ends::{PATIENCE, Running, client, client_of, named, provider, provider_of};
+use ends::{PATIENCE, Running, client, client_of, named, provider, provider_of, provider_prepared};
 
 fn addresses(client: &Running<ClientReport, ()>) -> (IpAddr, IpAddr) {
     client.until("up", |report| {
@@ -345,4 +347,94 @@ fn a_backend_that_dies_is_known_and_costs_what_flows_nothing_and_one_that_is_bac
     // A machine that stands still for a round trip is a silence, too; degraded or not.
     let copies = lane.evidence_resends + lane.silence_resends;
     assert!(copies * 100 <= sent, "{copies} copies of {sent}");
+}
+
+// DESIGN §8: what waits for its turn goes by the engine's own timers, in either direction, with nothing else to wake it.
+#[test]
+fn an_egress_with_a_rate_lets_packets_through_at_that_rate_both_ways() {
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let mut config = ProviderConfig::default();
+    // 2 ms for each packet of 1,028 bytes; 15,000 bytes pass at once.
+    config.share.egress_rate_bits_per_s = Some(4_112_000);
+    // A machine that is busy is no reason to drop.
+    config.share.wait_max = Duration::from_secs(1);
+    let (provider, remote) = provider(&exit, named(&user), config);
+    let client = client(&user, exit.public_key(), remote);
+    let (own, _) = addresses(&client);
+    let world: IpAddr = "192.0.2.1".parse().unwrap();
+    for (from, to, source, destination) in [
+        (&client.device, &provider.device, own, world),
+        (&provider.device, &client.device, world, own),
+    ] {
+        let packet = udp(source, &destination.to_string(), 1_000);
+        let start = Instant::now();
+        for _ in 0..40 {
+            from.inject_copy(&packet).unwrap();
+        }
+        for number in 0..40 {
+            assert!(to.take_within(PATIENCE).is_some(), "packet {number}");
+        }
+        // 40 packets less the burst of 14 and a half.
+        let took = start.elapsed();
+        assert!(took >= Duration::from_millis(50), "{took:?}");
+    }
+    let status = provider.status().provider;
+    let session = &status.sessions[0];
+    assert_eq!((session.delivered, session.received_drops.total()), (40, 0));
+    assert_eq!(status.tun_drops.total(), 0);
+    assert_eq!(status.month.unwrap().used_bytes, 80 * 1_028);
+}
+
+/// Remembers the last count.
+#[derive(Debug, Clone, Default)]
+struct Ledger(Arc<Mutex<Option<MonthUse>>>);
+
+impl MonthStore for Ledger {
+    fn store(&mut self, used: MonthUse) -> std::io::Result<()> {
+        *self.0.lock().unwrap() = Some(used);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_month_that_is_used_up_ends_sessions_with_words_and_its_count_is_kept() {
+    const CEILING: u64 = 1 << 20;
+    let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let config = ProviderConfig {
+        month_bytes_max: Some(CEILING),
+        drain: Duration::from_millis(100),
+        ..ProviderConfig::default()
+    };
+    let used = MonthUse {
+        // Ahead of any clock: it stays.
+        month: "9998-12".parse().unwrap(),
+        bytes: CEILING - 1_500,
+    };
+    let ledger = Ledger::default();
+    let store = Box::new(ledger.clone());
+    let settings = (config, BackendSettings::default());
+    let prepare = move |engine: &mut ProviderEngine| engine.keep_month(used, store).unwrap();
+    let (mut provider, remote) = provider_prepared(&exit, named(&user), settings, prepare);
+    let client = client(&user, exit.public_key(), remote);
+    let (own, _) = addresses(&client);
+    let packet = udp(own, "192.0.2.1", 1_000);
+    for _ in 0..2 {
+        client.device.inject_copy(&packet).unwrap();
+        assert!(provider.device.take_within(PATIENCE).is_some());
+    }
+    let state = |report: &ProviderReport| report.provider.month.map(|month| month.state);
+    provider.until("shut", |report| (state(report)? == "shut").then_some(()));
+    client.until("told why", |report| {
+        let reason = &report.client.reason;
+        reason.contains("month_used_up").then_some(())
+    });
+    provider.until("refused", |report| {
+        report.provider.refused.get("month_used_up").copied()
+    });
+    provider.stop();
+    let kept = ledger.0.lock().unwrap().unwrap();
+    assert_eq!(
+        (kept.month, kept.bytes),
+        (used.month, CEILING - 1_500 + 2 * 1_028)
+    );
 }

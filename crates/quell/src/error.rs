@@ -30,6 +30,9 @@ pub enum Error {
     /// QUIC, or the threads around it.
     #[error(transparent)]
     Net(#[from] quell_net::NetError),
+    /// The month's count.
+    #[error(transparent)]
+    Month(#[from] crate::month_file::MonthFileError),
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),

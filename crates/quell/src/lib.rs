@@ -7,6 +7,7 @@ pub mod control;
 mod device;
 mod egress;
 pub mod error;
+pub mod month_file;
 mod packets;
 pub mod provider;
 mod proxy;

@@ -17,6 +17,7 @@ use crate::config::{ProviderFile, read_private_key};
 use crate::control::{self, Explanation, Question, Server, judging};
 use crate::egress;
 use crate::error::Error;
+use crate::month_file::MonthFile;
 use crate::running::{Running, answers};
 
 /// A running provider, with its control socket.
@@ -34,10 +35,14 @@ impl Provider {
     /// namespace. Needs CAP_NET_ADMIN for `egress.kind = "tun"`, nothing for `userspace`.
     ///
     /// # Errors
-    /// The key, the way to the world, the UDP port or the control socket is not to
-    /// be had.
+    /// The key, the way to the world, the UDP port, the control socket or the month's
+    /// count is not to be had.
     pub fn start(file: &ProviderFile) -> Result<Self, Error> {
         let settings = settings(file)?;
+        let month = match settings.core.month_bytes_max {
+            Some(_) => Some(MonthFile::open(&file.state_dir, &file.egress.tun_name)?),
+            None => None,
+        };
         let gateway = settings.pool.gateway();
         let file_of_egress = file.clone();
         let seed = rand::random();
@@ -47,6 +52,9 @@ impl Provider {
             let (mut engine, handle) = ProviderEngine::new(settings, device, seed)?;
             // The host's own addresses count, not those of a TUN of ours.
             engine.watch_host(egress.tun())?;
+            if let Some((store, used)) = month {
+                engine.keep_month(used, Box::new(store))?;
+            }
             let kind = file_of_egress.egress.kind.as_str();
             info!(listen = %engine.local_addr()?, egress = kind, "provider is ready");
             // The starter may have gone; the engine then ends by its handle.

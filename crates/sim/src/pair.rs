@@ -214,8 +214,8 @@ impl World {
             let id = connection.live_session()?;
             self.provider.poll_timeout(id)
         });
-        let suspended = std::iter::once(self.provider.poll_suspended());
-        let cores = clients.chain(sessions).chain(suspended);
+        let shared = [self.provider.poll_suspended(), self.provider.poll_egress()];
+        let cores = clients.chain(sessions).chain(shared);
         let cores = cores.flatten().map(|(at, _)| at);
         let carriers = self
             .connections
@@ -235,6 +235,7 @@ impl World {
         self.drain();
         self.fire();
         self.fire_suspended();
+        self.fire_egress();
         self.settle();
         true
     }
@@ -281,6 +282,19 @@ impl World {
         if let Some((_, why)) = due.filter(|(at, _)| *at <= self.now) {
             *self.wakes.entry(why).or_default() += 1;
             self.provider.handle_suspended(self.now);
+        }
+    }
+
+    /// What waited for its turn at the provider's egress, in either direction.
+    fn fire_egress(&mut self) {
+        let due = self.provider.poll_egress();
+        if let Some((_, why)) = due.filter(|(at, _)| *at <= self.now) {
+            *self.wakes.entry(why).or_default() += 1;
+            self.provider.handle_egress(self.now);
+            while let Some(packet) = self.provider.poll_delivery(self.now) {
+                self.provider_seen.delivered += 1;
+                self.record(Event::Deliver(End::Provider, packet));
+            }
         }
     }
 

@@ -270,6 +270,8 @@ error_codes! {
     SessionGone = 0x25 "session_gone" "the session to resume is gone";
     /// Lane 0 ended: a pack of it ran out of resends, or of time.
     ResendsExhausted = 0x26 "resends_exhausted" "a message could not be delivered, its lane ended";
+    /// The provider has carried as many bytes this month as it may.
+    MonthUsedUp = 0x27 "month_used_up" "the provider has carried as much as it may this month";
 }
 
 impl std::fmt::Display for ErrorCode {

@@ -28,6 +28,7 @@ mod links;
 mod mtu;
 mod policy;
 mod ports;
+mod proxies;
 mod refused;
 mod resets;
 mod sockets;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         mtu::trials(),
         policy::trials(),
         ports::trials(),
+        proxies::all_trials(),
         refused::trials(),
         resets::trials(),
         sockets::all_trials(),

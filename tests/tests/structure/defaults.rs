@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 26] = [
+const STRUCTS: [(&str, &str, &str); 28] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -82,6 +82,16 @@ const STRUCTS: [(&str, &str, &str); 26] = [
         "Flows that a client gave up",
         "crates/core/src/config/closed_flows.rs",
         "ClosedFlowsConfig",
+    ),
+    (
+        "What one client may take",
+        "crates/core/src/config/client_limits.rs",
+        "ClientLimitsConfig",
+    ),
+    (
+        "How clients share the egress",
+        "crates/core/src/config/client_limits.rs",
+        "ShareConfig",
     ),
     (
         "What may be resent into silences",
@@ -267,7 +277,8 @@ fn in_words(text: &str) -> Option<f64> {
 /// Why a setting's words and its value do not agree.
 fn complaint(setting: &Setting) -> Option<String> {
     let (Some(code), Some(words)) = (in_code(&setting.value), in_words(&setting.why)) else {
-        let named = setting.why.starts_with('`') && setting.value.ends_with("::default()");
+        let named = setting.why.starts_with('`') && setting.value.ends_with("::default()")
+            || setting.why.starts_with("None:") && setting.value == "None";
         return (!named).then(|| format!("{}: no default to be read in {setting:?}", setting.name));
     };
     ((code - words).abs() > 1e-9 * code.abs())

@@ -141,6 +141,7 @@ fn provider(file: &ProviderFile) -> Result<Table, Failure> {
     }
     table.row("room for", format!("{} clients", pool.capacity()));
     table.row("sessions", format!("{} at most", file.limits.sessions_max));
+    shares(&mut table, file);
     let egress = &file.egress;
     let way = if egress.kind == EgressKind::Tun {
         let not = if egress.masquerade { "" } else { "not " };
@@ -166,6 +167,30 @@ fn rules(table: &mut Table, name: &str, rules: &[Rule]) {
     }
     if let Some(more) = rules.len().checked_sub(LISTED_MAX + 1) {
         table.inner(1, "…", format!("and {} more", more + 1));
+    }
+}
+
+/// What one client may take, and all together.
+fn shares(table: &mut Table, file: &ProviderFile) {
+    let core = file.core();
+    let client = &core.client;
+    let mut words = format!(
+        "{} flows, {} new destinations a second",
+        client.client_flows_max, client.client_new_destinations_per_s
+    );
+    if let Some(rate) = client.client_rate_bits_per_s {
+        words += &format!(", {rate} bit/s each way");
+    }
+    table.row("a client", words);
+    if let Some(rate) = core.share.egress_rate_bits_per_s {
+        table.row("egress rate", format!("{rate} bit/s each way"));
+    }
+    if let Some(bytes) = core.month_bytes_max {
+        let folder = file.state_dir.display();
+        table.row(
+            "a month",
+            format!("{bytes} bytes at most, counted in {folder}"),
+        );
     }
 }
 

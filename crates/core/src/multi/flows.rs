@@ -265,6 +265,11 @@ impl FlowTable {
         *self.count_of(exit) += 1;
     }
 
+    /// Whether one more flow displaces none.
+    pub fn has_room(&self) -> bool {
+        u32::try_from(self.len()).is_ok_and(|len| len < self.config.flows_max)
+    }
+
     /// Forgets a flow.
     pub fn remove(&mut self, key: &FlowKey) -> Option<Flow> {
         let flow = self.forget(self.find(key)?);

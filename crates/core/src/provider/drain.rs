@@ -29,6 +29,12 @@ impl Provider {
         let drain = self.config.drain;
         // A clock at its end gives no time at all.
         self.drains_until = Some(now.checked_add(drain).unwrap_or(now));
+        self.send_away(code);
+    }
+
+    /// Tells everybody who is carried to go, which takes the drain time.
+    pub(super) fn send_away(&mut self, code: ErrorCode) {
+        let drain = self.config.drain;
         if drain.is_zero() {
             return;
         }

@@ -10,6 +10,7 @@
 //!   client that lost its connection never waits for its own ghost.
 //! - A host number is held by a session that is up or suspended, and only by one.
 //! - A handshake that the [`doorman`] let begin has a place that is counted and a deadline.
+//! - What one client may take is [`limits`]'s to say, whose packet is next at the egress [`fair`]'s.
 //! - Sessions with a connection are bounded by `sessions_max`, greeting ones
 //!   included; so are those without one.
 
@@ -17,6 +18,9 @@ pub mod addresses;
 mod closed;
 pub mod doorman;
 mod drain;
+mod egress;
+pub mod fair;
+pub mod limits;
 mod resume;
 mod roster;
 pub mod rules;
@@ -37,6 +41,8 @@ use rand::{RngExt as _, SeedableRng as _};
 pub use addresses::AddressPool;
 pub use closed::ClosedCounters;
 use doorman::Doorman;
+use fair::Fair;
+use limits::{Ceiling, DestinationTokens, MonthUse, RefusalCounters};
 pub use roster::Roster;
 use rules::{EgressCounters, EgressGuard, HostAddresses, RuleSet};
 pub use session::Output;
@@ -74,6 +80,12 @@ pub struct Provider {
     by_key: HashMap<PublicKey, SessionId>,
     by_host: HashMap<u32, SessionId>,
     ready: VecDeque<SessionId>,
+    /// Who is next at the egress, and who is next that comes from there.
+    outward: Fair<SessionId>,
+    inward: Fair<SessionId>,
+    ceiling: Ceiling,
+    /// What clients that are gone had left, by listed keys.
+    tokens: HashMap<PublicKey, DestinationTokens>,
     /// Sessions without a connection, and since when.
     suspended: BTreeMap<SessionId, Instant>,
     sessions_total: u64,
@@ -87,6 +99,7 @@ pub struct Provider {
     ended_delivered: u64,
     ended_closed: ClosedCounters,
     ended_egress: EgressCounters,
+    ended_refusals: RefusalCounters,
 }
 
 impl Provider {
@@ -105,6 +118,10 @@ impl Provider {
             rules: Arc::new(RuleSet::new(&config.egress_rules, &host, &pool.gateway())),
             host,
             drains_until: None,
+            outward: Fair::new(&config.client, &config.share, seed),
+            inward: Fair::new(&config.client, &config.share, seed),
+            ceiling: Ceiling::new(config.month_bytes_max, MonthUse::default()),
+            tokens: HashMap::new(),
             config,
             roster,
             pool,
@@ -129,6 +146,7 @@ impl Provider {
             ended_delivered: 0,
             ended_closed: ClosedCounters::default(),
             ended_egress: EgressCounters::default(),
+            ended_refusals: RefusalCounters::default(),
         }
     }
 
@@ -170,6 +188,9 @@ impl Provider {
         if self.is_draining() {
             let code = ErrorCode::ShuttingDown;
             return Err(self.refuse(code, code.words().to_owned()));
+        }
+        if self.ceiling.is_used_up() {
+            return Err(self.refuse(ErrorCode::MonthUsedUp, self.ceiling.words()));
         }
         let connected = self.sessions.len().saturating_sub(self.suspended.len());
         if connected >= self.config.sessions_max {
@@ -231,7 +252,10 @@ impl Provider {
             self.close(id, Violation { code, words });
             return;
         };
-        if let Some(older) = self.by_key.insert(key, id) {
+        let older = self.by_key.insert(key, id);
+        let tokens = older.and_then(|older| self.sessions.get(&older).map(Session::tokens));
+        let tokens = tokens.or_else(|| self.tokens.remove(&key));
+        if let Some(older) = older {
             self.fence(older);
         }
         self.by_host.insert(host, id);
@@ -239,6 +263,7 @@ impl Provider {
         let session_id = self.rng.random::<[u8; 16]>();
         if let Some(session) = self.sessions.get_mut(&id) {
             session.welcome(hello, addresses, session_id, self.mtu_max);
+            session.set_tokens(tokens);
             self.sessions_total += 1;
         }
     }
@@ -264,13 +289,8 @@ impl Provider {
         self.tun_packets += 1;
         match self.session_for(&packet) {
             Ok(id) => {
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    if let Err(reason) = session.handle_packet(packet, now) {
-                        self.tun_drops.count(reason);
-                    }
-                    if self.ready.back() != Some(&id) {
-                        self.ready.push_back(id);
-                    }
+                if let Some(packet) = self.inward.offer(id, packet, now) {
+                    self.hand_inward(id, packet, now);
                 }
             }
             Err(reason) => self.tun_drops.count(reason),
@@ -373,10 +393,13 @@ impl Provider {
         self.ended_delivered += status.delivered;
         self.ended_closed += status.closed;
         self.ended_egress += status.egress;
+        self.ended_refusals += status.usage.refusals;
+        self.forget_lines(id);
         if self.by_key.get(&session.key) != Some(&id) {
             return;
         }
         self.by_key.remove(&session.key);
+        self.tokens.insert(session.key, session.tokens());
         if let Some(host) = self.pool.release(&session.key) {
             self.by_host.remove(&host);
         }
@@ -384,6 +407,9 @@ impl Provider {
 
     /// The next thing that the session's driver has to do.
     pub fn poll_output(&mut self, id: SessionId, now: Instant) -> Option<Output> {
+        if let Some(packet) = self.poll_passed(id, now) {
+            return Some(Output::Deliver(packet));
+        }
         let output = self.sessions.get_mut(&id)?.poll_output(now)?;
         if let Output::Close(violation) = &output {
             let code = violation.code;
@@ -418,20 +444,23 @@ impl Provider {
     /// A snapshot.
     pub fn status(&self) -> ProviderStatus {
         let mut status = ProviderStatus {
-            sessions: self.sessions.values().map(Session::status).collect(),
+            sessions: self.session_statuses(),
             sessions_total: self.sessions_total,
             resumes: self.resumes,
             handshakes: self.doorman.counters(),
             is_draining: self.is_draining(),
             refused: self.refused.clone(),
             tun_packets: self.tun_packets,
-            tun_drops: self.tun_drops,
+            tun_drops: self.tun_drops + self.inward.status().drops,
+            inward: self.inward.status(),
+            month: Some(self.ceiling.status()),
             early_datagrams: self.early_datagrams,
             ended: self.ended,
             ended_received_drops: self.ended_received_drops,
             ended_delivered: self.ended_delivered,
             ended_closed: self.ended_closed,
             egress: self.egress_counters(),
+            ended_refusals: self.ended_refusals,
             max_sends_of_one_pack: 0,
             unaccounted: 0,
         };

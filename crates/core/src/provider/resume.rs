@@ -48,6 +48,7 @@ impl Provider {
         for host in self.by_host.values_mut().filter(|host| **host == older) {
             *host = id;
         }
+        self.move_lines(older, id);
         self.fence(older);
     }
 

@@ -27,6 +27,8 @@ use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
 
 use super::closed::{ClosedFlows, Inward, key_of};
+use super::fair::ShareStatus;
+use super::limits::{ClientLimits, DestinationTokens};
 use super::rules::{EgressCounters, EgressGuard, Fate};
 use crate::budget::ProcessBudget;
 use crate::config::ProviderConfig;
@@ -85,6 +87,9 @@ pub(super) struct Session {
     /// What names the session on the wire, and the connection of it that holds.
     wire: Option<(WireId, u64)>,
     out: VecDeque<Output>,
+    /// Packets of the client for the egress, judged; whose turn it is, the provider decides.
+    passed: VecDeque<Bytes>,
+    limits: ClientLimits,
     received_drops: Drops,
     delivered: u64,
     closed: ClosedFlows,
@@ -121,6 +126,8 @@ impl Session {
             path: Path::new(terms, now),
             wire: None,
             out: VecDeque::new(),
+            passed: VecDeque::new(),
+            limits: ClientLimits::new(&config.client, seed),
             received_drops: Drops::default(),
             delivered: 0,
             closed: ClosedFlows::new(config.closed_flows.clone(), seed),
@@ -334,6 +341,8 @@ impl Session {
         std::mem::swap(&mut self.delivered, &mut older.delivered);
         std::mem::swap(&mut self.closed, &mut older.closed);
         std::mem::swap(&mut self.guard, &mut older.guard);
+        std::mem::swap(&mut self.passed, &mut older.passed);
+        std::mem::swap(&mut self.limits, &mut older.limits);
         self.state = State::Up { addresses };
         self.wire = Some((resume.session_id, resume.epoch));
         let facts = self.carrier.take();
@@ -383,16 +392,18 @@ impl Session {
         while let Some(packet) = self.path.poll_received() {
             match self.judge(&packet) {
                 Ok(Fate::Pass) => {
-                    self.delivered += 1;
                     let packet = self.path.clamp_mss(packet);
-                    self.out.push_back(Output::Deliver(packet));
+                    self.passed.push_back(packet);
+                }
+                Err(reason) => {
+                    self.received_drops.count(reason);
+                    self.tell_of_refusal(reason, &packet);
                 }
                 Ok(Fate::Denied(answer)) => {
                     self.received_drops.count(DropReason::Denied);
                     self.answer(answer);
                 }
                 Ok(Fate::Answered(answer)) => self.answer(Some(answer)),
-                Err(reason) => self.received_drops.count(reason),
             }
         }
     }
@@ -418,7 +429,47 @@ impl Session {
         if self.closed.holds_outward(&view, self.now) {
             return Err(DropReason::FlowClosed);
         }
-        Ok(self.guard.judge(&view, self.now))
+        match self.guard.judge(&view, self.now) {
+            Fate::Pass => {
+                self.limits.judge(&view, self.now)?;
+                Ok(Fate::Pass)
+            }
+            fate @ (Fate::Denied(_) | Fate::Answered(_)) => Ok(fate),
+        }
+    }
+
+    /// Tells the client why a packet went nowhere, where that is not its own doing alone.
+    fn tell_of_refusal(&mut self, reason: DropReason, packet: &[u8]) {
+        let State::Up { addresses } = self.state else {
+            return;
+        };
+        if matches!(reason, DropReason::FlowLimit | DropReason::DestinationLimit)
+            && let Some(answer) = self.limits.refuse(packet, &addresses, self.now)
+        {
+            self.path.handle_packet(answer, self.now);
+        }
+    }
+
+    /// The next packet of the client for the egress.
+    pub(super) fn pop_passed(&mut self) -> Option<Bytes> {
+        self.passed.pop_front()
+    }
+
+    /// A packet of the client went to the egress.
+    pub(super) fn on_delivered(&mut self) {
+        self.delivered += 1;
+    }
+
+    /// What the client has left for new destinations.
+    pub(super) fn tokens(&self) -> DestinationTokens {
+        self.limits.tokens()
+    }
+
+    /// Goes on with what an earlier session of the client had left.
+    pub(super) fn set_tokens(&mut self, tokens: Option<DestinationTokens>) {
+        if let Some(tokens) = tokens {
+            self.limits.set_tokens(tokens);
+        }
     }
 
     /// A packet of the world for this client, or why the path does not get it.
@@ -428,6 +479,7 @@ impl Session {
             self.out.extend(reset.map(Output::Deliver));
             return Err(DropReason::FlowClosed);
         }
+        self.limits.note_inward(&packet, now);
         self.path.handle_packet(packet, now);
         self.drain_icmp();
         Ok(())
@@ -469,7 +521,7 @@ impl Session {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
-        if !self.out.is_empty() {
+        if !self.out.is_empty() || !self.passed.is_empty() {
             return Some((self.now, "output"));
         }
         match self.state {
@@ -514,6 +566,9 @@ impl Session {
             delivered: self.delivered,
             closed: self.closed.counters(),
             egress: self.guard.counters(),
+            usage: self.limits.status(),
+            outward: ShareStatus::default(),
+            inward: ShareStatus::default(),
         }
     }
 }

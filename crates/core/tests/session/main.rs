@@ -15,6 +15,7 @@ mod flow_close;
 mod greeting;
 mod hostile;
 mod lanes;
+mod limits;
 mod liveness;
 mod lossy;
 mod messages;

@@ -5,6 +5,7 @@
 //! | `GET /` | a short page |
 //! | `GET /address` | the address that the request comes from, as the server sees it |
 //! | `GET /bytes/N` | the content's first N bytes |
+//! | `GET /gallery/N`, `GET /picture/K` | a page of N pictures, and one of them (`gallery`) |
 //! | `PUT` or `POST /upload` | `SHA-256-in-hex count`, of the body |
 //!
 //! A connection beyond the bound is answered 503 at once and counted. A peer that moves nothing for `idle_timeout` is
@@ -22,6 +23,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
+use super::gallery;
 use super::head::{Head, read_head};
 use crate::content;
 use crate::error::{Context, Result};
@@ -260,11 +262,25 @@ fn respond(stream: &TcpStream, body: &mut impl BufRead, head: &Head) -> io::Resu
             answer(stream, "200 OK", &format!("{peer}\n")).map(|()| true)
         }
         ("PUT" | "POST", "/upload") => receive(stream, body, head),
-        ("GET", path) => match path.strip_prefix("/bytes/").and_then(|n| n.parse().ok()) {
-            Some(len) => send_content(stream, len).map(|()| true),
-            None => answer(stream, "404 Not Found", "no such page\n").map(|()| false),
-        },
+        ("GET", path) => show(stream, path),
         _ => answer(stream, "405 Method Not Allowed", "GET, PUT or POST\n").map(|()| false),
+    }
+}
+
+fn show(stream: &TcpStream, path: &str) -> io::Result<bool> {
+    let is_there = if let Some(count) = path.strip_prefix("/gallery/") {
+        let page = gallery::page(count);
+        page.map(|page| answer_as(stream, "200 OK", "text/html; charset=utf-8", &page))
+    } else if let Some(number) = path.strip_prefix("/picture/") {
+        let picture = gallery::picture(number);
+        picture.map(|picture| answer_as(stream, "200 OK", "image/svg+xml", &picture))
+    } else {
+        let len = path.strip_prefix("/bytes/").and_then(|n| n.parse().ok());
+        len.map(|len| send_content(stream, len))
+    };
+    match is_there {
+        Some(sent) => sent.map(|()| true),
+        None => answer(stream, "404 Not Found", "no such page\n").map(|()| false),
     }
 }
 
@@ -302,8 +318,12 @@ fn receive(mut stream: &TcpStream, body: &mut impl BufRead, head: &Head) -> io::
     answer(stream, "200 OK", &format!("{} {len}\n", content::hex(hash))).map(|()| true)
 }
 
-fn answer(mut stream: &TcpStream, status: &str, text: &str) -> io::Result<()> {
-    let head = answer_head(status, "text/plain", text.len() as u64);
+fn answer(stream: &TcpStream, status: &str, text: &str) -> io::Result<()> {
+    answer_as(stream, status, "text/plain", text)
+}
+
+fn answer_as(mut stream: &TcpStream, status: &str, kind: &str, text: &str) -> io::Result<()> {
+    let head = answer_head(status, kind, text.len() as u64);
     stream.write_all(format!("{head}{text}").as_bytes())
 }
 

@@ -62,6 +62,7 @@ pub(super) enum News {
     SuspendedEnded,
     MessagesEnded,
     HostUnread,
+    MonthAhead,
 }
 
 impl News {
@@ -72,6 +73,10 @@ impl News {
             Self::SuspendedEnded => info!(suppressed, "suspended session ended: {words}"),
             Self::MessagesEnded => warn!(suppressed, "no more messages to a client: {words}"),
             Self::HostUnread => warn!(suppressed, "the host's addresses cannot be read: {words}"),
+            Self::MonthAhead => warn!(
+                suppressed,
+                "the month's count is of a month that the clock has not reached, and stays so until then: {words}"
+            ),
         }
     }
 }

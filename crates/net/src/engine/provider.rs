@@ -13,6 +13,12 @@
 //! holds its place until it stands, fails, or comes to the deadline it was given.
 //! Told to stop, the engine accepts nobody and goes on for the drain time; told again,
 //! it ends at once.
+//!
+//! Whose packet is next at the device is the core's answer too; see `turns`. What was carried in a month is kept by a
+//! thread of its own; see `month`.
+
+mod month;
+mod turns;
 
 mod policy;
 
@@ -29,6 +35,7 @@ use quell_core::config::ProviderConfig;
 use quell_core::multi::Loss;
 use quell_core::path::Violation;
 use quell_core::provider::doorman::{Answer, Ended};
+use quell_core::provider::limits::{Month, MonthUse};
 use quell_core::provider::{AddressPool, Output, Provider, Roster, SessionId};
 use quell_core::send::Backpressure;
 use quell_core::status::ProviderStatus;
@@ -39,6 +46,9 @@ use serde::Serialize;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{debug, info};
 
+use self::month::{KEEP_INTERVAL, Keeper, unix_now};
+pub use self::month::{MonthKept, MonthStore};
+use self::turns::Turns;
 pub use policy::Judge;
 
 use super::client::Device;
@@ -93,11 +103,14 @@ pub struct ProviderReport {
     pub udp: UdpReport,
     /// The TUN's side.
     pub device: DeviceCounters,
+    /// How the month's count is kept; `None`: it is not.
+    pub month_kept: Option<MonthKept>,
 }
 
 struct Shared {
     core: RefCell<Provider>,
     outlet: RefCell<Outlet>,
+    turns: Turns,
     wakers: RefCell<HashMap<SessionId, Rc<Notify>>>,
     watch: SocketWatch,
     inbox: RefCell<mpsc::Sender<(PublicKey, Bytes)>>,
@@ -118,6 +131,7 @@ pub struct ProviderEngine {
     inlet: Inlet,
     requests: mpsc::Receiver<Request<ProviderReport>>,
     mailbox: Mailbox<PublicKey>,
+    keeper: Option<Keeper>,
 }
 
 impl ProviderEngine {
@@ -142,7 +156,7 @@ impl ProviderEngine {
         )?;
         let (pump, inlet, outlet) = pump::start(device.reader, device.writer, device.stop)?;
         let (handle, requests) = Handle::new();
-        let core = Provider::new(
+        let mut core = Provider::new(
             settings.core,
             settings.roster,
             settings.pool,
@@ -150,10 +164,12 @@ impl ProviderEngine {
             seed,
         )
         .with_signal(prober.handle().signal());
+        core.on_wall_clock(unix_now());
         let (_, mailbox) = messages::pair();
         let shared = Rc::new(Shared {
             core: RefCell::new(core),
             outlet: RefCell::new(outlet),
+            turns: Turns::default(),
             wakers: RefCell::default(),
             watch,
             inbox: RefCell::new(mailbox.sender()),
@@ -170,6 +186,7 @@ impl ProviderEngine {
             inlet,
             requests,
             mailbox,
+            keeper: None,
         };
         Ok((engine, handle))
     }
@@ -180,6 +197,22 @@ impl ProviderEngine {
         self.shared.inbox.replace(mailbox.sender());
         self.mailbox = mailbox;
         messages
+    }
+
+    /// Goes on with what was carried in the month before a restart, and has `store` keep it.
+    ///
+    /// # Errors
+    /// The thread that writes cannot be started.
+    pub fn keep_month(
+        &mut self,
+        used: MonthUse,
+        store: Box<dyn MonthStore>,
+    ) -> Result<(), NetError> {
+        let mut core = self.shared.core.borrow_mut();
+        core.restore_month(used);
+        core.on_wall_clock(unix_now());
+        self.keeper = Some(Keeper::start(store, used)?);
+        Ok(())
     }
 
     /// The control plane: what is known of it, and the way to tell more.
@@ -206,16 +239,26 @@ impl ProviderEngine {
     pub async fn run(mut self) -> Result<(), NetError> {
         let _questions = self.prober.start(&self.shared.wanted.subscribe());
         let _policy = self.policy.start(&self.shared);
+        let room = self.shared.outlet.borrow().room();
+        let mut clock_at = now();
         while !self.shared.core.borrow().is_drained(now()) {
             self.shared.note_demand();
             let (suspended, drain) = {
                 let core = self.shared.core.borrow();
                 (core.poll_suspended(), core.poll_drain())
             };
+            let (turn, awaits_room) = self.shared.next_turn();
             tokio::select! {
                 () = sleep_until(suspended.map(|(at, _)| at)) => self.shared.handle_suspended(),
                 () = sleep_until(drain.map(|(at, _)| at)) => {}
                 () = self.shared.ended.notified() => {}
+                () = sleep_until(turn) => self.shared.handle_turns(),
+                () = room.notified(), if awaits_room => self.shared.handle_turns(),
+                () = self.shared.turns.changed() => {}
+                () = sleep_until(Some(clock_at)) => {
+                    clock_at = now() + KEEP_INTERVAL;
+                    self.note_clock();
+                }
                 incoming = self.endpoint.accept() => match incoming {
                     Some(incoming) => self.shared.accept_all(incoming, &self.endpoint),
                     None => break,
@@ -240,6 +283,24 @@ impl ProviderEngine {
         self.end().await
     }
 
+    /// Tells the core what time it is, and has the month's count kept.
+    fn note_clock(&mut self) {
+        let unix_s = unix_now();
+        let used = {
+            let mut core = self.shared.core.borrow_mut();
+            core.on_wall_clock(unix_s);
+            core.month_use()
+        };
+        if let Some(keeper) = &mut self.keeper {
+            keeper.note(used);
+            let clock = Month::of_unix(unix_s);
+            if used.month > clock {
+                let words = format_args!("{}, while it is {clock}", used.month);
+                self.shared.note(News::MonthAhead, &words);
+            }
+        }
+    }
+
     fn report(&self) -> ProviderReport {
         let provider = self.shared.core.borrow().status();
         let frames = provider.books().frame_bytes;
@@ -248,6 +309,7 @@ impl ProviderEngine {
             backend: self.prober.handle().report(),
             udp: UdpReport::of(self.shared.watch.counters(), frames),
             device: self.pump.counters(),
+            month_kept: self.keeper.as_ref().map(Keeper::report),
         }
     }
 
@@ -264,7 +326,11 @@ impl ProviderEngine {
         self.pump.stop_reading();
         drop(self.inlet);
         self.shared.outlet.borrow_mut().close();
-        Ok(self.pump.stop()?)
+        let used = self.shared.core.borrow().month_use();
+        let kept = self.keeper.map_or(Ok(()), |keeper| keeper.finish(used));
+        // Why the TUN failed says more.
+        self.pump.stop()?;
+        kept
     }
 }
 
@@ -419,6 +485,7 @@ impl Shared {
     /// Performs what a session without a connection puts out.
     fn drain_driverless(&self, core: &mut Provider, id: SessionId) {
         let mut outlet = self.outlet.borrow_mut();
+        core.on_egress_room(outlet.free());
         while let Some(output) = core.poll_output(id, now()) {
             match output {
                 Output::Deliver(packet) => outlet.push(packet),
@@ -432,7 +499,7 @@ impl Shared {
                 }
             }
         }
-        outlet.flush();
+        self.pour(core, &mut outlet, now());
     }
 }
 
@@ -501,10 +568,6 @@ impl SessionTask {
 
     async fn wait(&mut self) -> Event {
         let inbox = self.shared.inbox.borrow().clone();
-        let (device, device_full) = {
-            let outlet = self.shared.outlet.borrow();
-            (outlet.room(), outlet.is_waiting())
-        };
         let (deadline, departures, has_message) = {
             let core = self.shared.core.borrow();
             let core_due = core.poll_timeout(self.id).map(|(at, _)| at);
@@ -526,7 +589,6 @@ impl SessionTask {
             event = link_event => event,
             () = self.waker.notified() => Event::Woken,
             () = messages::room(&inbox), if has_message => Event::Woken,
-            () = device.notified(), if device_full => Event::Woken,
             () = sleep_until(deadline) => Event::Timeout,
         }
     }
@@ -569,9 +631,13 @@ impl SessionTask {
             }
             link.grant(core.is_hushed(self.id, now), now);
         }
+        core.on_egress_room(outlet.free());
         while let Some(output) = core.poll_output(self.id, now) {
             match (output, &self.link) {
-                (Output::Close(violation), _) => return Some(violation),
+                (Output::Close(violation), _) => {
+                    outlet.flush();
+                    return Some(violation);
+                }
                 (Output::Deliver(packet), _) => outlet.push(packet),
                 (Output::Control(bytes), Some(link)) => link.send_control(bytes),
                 (Output::Datagram(bytes), Some(link)) => {
@@ -589,7 +655,7 @@ impl SessionTask {
                 }
             }
         }
-        outlet.flush();
+        self.shared.pour(&mut core, &mut outlet, now);
         if let Some(key) = core.key_of(self.id) {
             let inbox = self.shared.inbox.borrow();
             messages::deliver(&inbox, || Some((key, core.poll_message(self.id)?)));

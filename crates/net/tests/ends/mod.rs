@@ -90,6 +90,16 @@ pub(crate) fn provider_of(
     config: ProviderConfig,
     backend: BackendSettings,
 ) -> (Running<ProviderReport, PublicKey>, SocketAddr) {
+    provider_prepared(identity, clients, (config, backend), |_| {})
+}
+
+/// A provider whose engine is changed before it runs.
+pub(crate) fn provider_prepared(
+    identity: &Identity,
+    clients: Vec<(String, PublicKey)>,
+    (config, backend): (ProviderConfig, BackendSettings),
+    prepare: impl FnOnce(&mut ProviderEngine) + Send + 'static,
+) -> (Running<ProviderReport, PublicKey>, SocketAddr) {
     let (device, device_handle) = channel_device();
     let settings = ProviderSettings {
         identity: identity.clone(),
@@ -106,6 +116,7 @@ pub(crate) fn provider_of(
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async move {
             let (mut engine, handle) = ProviderEngine::new(settings, device, 1).unwrap();
+            prepare(&mut engine);
             let told = (handle, engine.messages(), engine.local_addr().unwrap());
             assert!(tell.send(told).is_ok());
             engine.run().await.unwrap();

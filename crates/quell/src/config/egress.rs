@@ -17,6 +17,7 @@ use quell_egress::userspace::UserspaceConfig;
 use serde::Deserialize;
 
 use super::common::interface_name;
+use super::limits::BitRate;
 use super::text;
 
 /// `[egress]`: how packets reach the world.
@@ -46,6 +47,9 @@ pub struct EgressSection {
     /// What clients may not speak to, also where `allow` names it: see [`quell_core::config::EgressRulesConfig::deny`].
     #[serde(deserialize_with = "text::list")]
     pub deny: Vec<Rule>,
+    /// See [`quell_core::config::ShareConfig::egress_rate_bits_per_s`].
+    #[serde(deserialize_with = "text::option")]
+    pub rate: Option<BitRate>,
     /// What `userspace` may hold.
     pub userspace: UserspaceSection,
 }
@@ -59,6 +63,7 @@ impl Default for EgressSection {
             mtu: 1500,
             allow: Vec::new(),
             deny: Vec::new(),
+            rate: None,
             userspace: UserspaceSection::default(),
         }
     }

@@ -43,6 +43,7 @@ mod error;
 mod exits;
 mod key_file;
 mod lanes;
+mod limits;
 mod provider;
 mod proxy;
 mod rules;
@@ -70,7 +71,8 @@ pub use error::{LoadError, Place};
 pub use exits::{FlapSection, ProviderPeer, RaceSection, WindowSection};
 pub use key_file::read_private_key;
 pub use lanes::LanesSection;
-pub use provider::{Addresses, ClientEntry, Limits, ProviderFile, ProviderTransport};
+pub use limits::{BitRate, Limits, MonthBytes};
+pub use provider::{Addresses, ClientEntry, ProviderFile, ProviderTransport};
 pub use proxy::{DnsServer, ProxySection};
 pub use quell_core::config::{LanesConfig, TcpLane};
 pub use quell_core::provider::rules::{Rule, RuleError};
@@ -135,6 +137,10 @@ pub fn load_with(
 trait RoleFile: DeserializeOwned {
     fn private_key_file(&mut self) -> &mut PathBuf;
     fn run_dir(&mut self) -> &mut PathBuf;
+    /// Where what outlives the host's restart is kept, for a role that keeps anything.
+    fn state_dir(&mut self) -> Option<&mut PathBuf> {
+        None
+    }
     fn control(&mut self) -> &mut ControlSection;
     fn backend(&mut self) -> &mut BackendSection;
     fn log(&mut self) -> &mut LogSection;
@@ -162,6 +168,7 @@ fn finish<F: RoleFile>(
     let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
     resolve(file.private_key_file());
     resolve(file.run_dir());
+    file.state_dir().into_iter().for_each(&resolve);
     file.control().socket.iter_mut().for_each(resolve);
     file.password_file().into_iter().for_each(resolve);
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use quell_core::config::{
     ClosedFlowsConfig, ConfigError, DoormanConfig, EgressRulesConfig, PathConfig, ProviderConfig,
+    ShareConfig,
 };
 use quell_core::provider::AddressPool;
 use quell_net::transport::TransportSettings;
@@ -23,6 +24,7 @@ use super::backend::BackendSection;
 use super::common::{ControlSection, LogSection, default_run_dir};
 use super::egress::EgressSection;
 use super::lanes::LanesSection;
+use super::limits::Limits;
 use super::{RoleFile, text};
 
 /// Longest name of a client, in characters: a line of a table stays one line.
@@ -75,6 +77,16 @@ pub struct ProviderFile {
     /// [`crate::control::run_dir`]. `quell status` looks in the same place.
     #[serde(default = "default_run_dir")]
     pub run_dir: PathBuf,
+    /// Folder of what outlives the process and the host's restart: the month's count. Not touched without
+    /// `limits.month_bytes_max`.
+    ///
+    /// `/var/lib/quell`.
+    #[serde(default = "default_state_dir")]
+    pub state_dir: PathBuf,
+}
+
+fn default_state_dir() -> PathBuf {
+    PathBuf::from("/var/lib/quell")
 }
 
 /// One of `[[clients]]`.
@@ -115,44 +127,6 @@ impl Addresses {
     }
 }
 
-/// `[limits]`: how much is allowed.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// See [`ProviderConfig::sessions_max`].
-    #[serde(deserialize_with = "text::number")]
-    pub sessions_max: usize,
-    /// See [`DoormanConfig::handshakes_max`].
-    #[serde(deserialize_with = "text::number")]
-    pub handshakes_max: usize,
-    /// See [`DoormanConfig::handshakes_free`].
-    #[serde(deserialize_with = "text::number")]
-    pub handshakes_free: usize,
-    /// See [`DoormanConfig::source_handshakes_per_s`].
-    #[serde(deserialize_with = "text::number")]
-    pub source_handshakes_per_s: u32,
-    /// See [`DoormanConfig::source_handshake_burst`].
-    #[serde(deserialize_with = "text::number")]
-    pub source_handshake_burst: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        let ProviderConfig {
-            sessions_max,
-            doorman,
-            ..
-        } = ProviderConfig::default();
-        Self {
-            sessions_max,
-            handshakes_max: doorman.handshakes_max,
-            handshakes_free: doorman.handshakes_free,
-            source_handshakes_per_s: doorman.source_handshakes_per_s,
-            source_handshake_burst: doorman.source_handshake_burst,
-        }
-    }
-}
-
 /// `[transport]` of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -190,12 +164,10 @@ impl Default for ProviderTransport {
     fn default() -> Self {
         let ProviderConfig {
             path,
-            sessions_max: _,
             hello_timeout,
             doorman,
-            closed_flows: _,
-            egress_rules: _,
             drain,
+            ..
         } = ProviderConfig::default();
         let quic = TransportSettings::default();
         Self {
@@ -252,12 +224,8 @@ impl ProviderFile {
             sessions_max: self.limits.sessions_max,
             hello_timeout: self.transport.hello_timeout,
             doorman: DoormanConfig {
-                handshakes_free: self.limits.handshakes_free,
-                handshakes_max: self.limits.handshakes_max,
                 handshake_timeout: self.transport.handshake_timeout,
-                source_handshakes_per_s: self.limits.source_handshakes_per_s,
-                source_handshake_burst: self.limits.source_handshake_burst,
-                ..DoormanConfig::default()
+                ..self.limits.doorman()
             },
             closed_flows: ClosedFlowsConfig::default(),
             egress_rules: EgressRulesConfig {
@@ -265,6 +233,12 @@ impl ProviderFile {
                 deny: self.egress.deny.clone(),
                 ..EgressRulesConfig::default()
             },
+            client: self.limits.client(),
+            share: ShareConfig {
+                egress_rate_bits_per_s: self.egress.rate.map(|rate| rate.0.get()),
+                ..ShareConfig::default()
+            },
+            month_bytes_max: self.limits.month_bytes_max.map(|bytes| bytes.0),
             drain: self.transport.drain,
         }
     }
@@ -306,6 +280,10 @@ impl RoleFile for ProviderFile {
 
     fn run_dir(&mut self) -> &mut PathBuf {
         &mut self.run_dir
+    }
+
+    fn state_dir(&mut self) -> Option<&mut PathBuf> {
+        Some(&mut self.state_dir)
     }
 
     fn control(&mut self) -> &mut ControlSection {

@@ -91,6 +91,7 @@ fn error_codes() {
         (0x24, "fenced"),
         (0x25, "session_gone"),
         (0x26, "resends_exhausted"),
+        (0x27, "month_used_up"),
     ];
     assert_eq!(listed, expected);
 }

@@ -90,6 +90,7 @@ fn classes_do_not_hold_each_other_back() {
         News::Closed,
         News::SuspendedEnded,
         News::MessagesEnded,
+        News::MonthAhead,
     ] {
         assert_eq!(notes.admit(news, now), Some(0));
         assert_eq!(notes.admit(news, now), None);
