@@ -50,8 +50,10 @@ const SILENCE_S: u64 = 19;
 const HEAL_S: u64 = 25;
 const END_S: u64 = 31;
 
-/// Of each stream: enough to see it move many times a second.
-pub(super) const RATE_BIT_S: u64 = 500_000;
+/// Of each stream: enough to see it move many times a second, and so little that what waits for a frozen exit, 175 kB, fits
+/// the flow's queue when the exit thaws. Beyond that a part of the burst is dropped, and a TCP whose timer has doubled in
+/// the meantime may send it again only 8 s later: the act is about exits, not about that.
+pub(super) const RATE_BIT_S: u64 = 200_000;
 
 /// What the act is played on. Exits are counted from 0.
 pub(super) trait Stage {
