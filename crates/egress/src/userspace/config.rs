@@ -68,7 +68,7 @@ pub struct UserspaceConfig {
     pub source_ipv4: Option<Ipv4Addr>,
     /// The same over IPv6.
     ///
-    /// None.
+    /// None: likewise.
     pub source_ipv6: Option<Ipv6Addr>,
     /// Largest packet towards a client, in bytes.
     ///
