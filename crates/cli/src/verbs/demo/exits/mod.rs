@@ -50,11 +50,6 @@ const SILENCE_S: u64 = 19;
 const HEAL_S: u64 = 25;
 const END_S: u64 = 31;
 
-/// Of each stream: enough to see it move many times a second, and so little that what waits for a frozen exit, 175 kB, fits
-/// the flow's queue when the exit thaws. Beyond that a part of the burst is dropped, and a TCP whose timer has doubled in
-/// the meantime may send it again only 8 s later: the act is about exits, not about that.
-pub(super) const RATE_BIT_S: u64 = 200_000;
-
 /// What the act is played on. Exits are counted from 0.
 pub(super) trait Stage {
     /// What the client says of itself.
@@ -66,7 +61,7 @@ pub(super) trait Stage {
     /// Starts short requests to a service that answers with the address that it sees.
     fn crowd(&self) -> Result<HttpLoad, Failure>;
 
-    /// Opens a stream of [`RATE_BIT_S`] over the exit that is the first choice, to a sink of its own.
+    /// Opens a steady stream, which moves many times a second, over the exit that is the first choice, to a sink of its own.
     fn stream(&self) -> Result<Stream, Failure>;
 
     /// From now on `exit` takes what comes and says nothing.

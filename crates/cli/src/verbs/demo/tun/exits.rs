@@ -19,10 +19,13 @@ use quell_net::identity::Identity;
 use quell_wire::registry::DEFAULT_PORT;
 use serde_json::Value;
 
-use super::super::exits::{self, EXITS, Figures, RATE_BIT_S, Stage, Stream, usable};
+use super::super::exits::{self, EXITS, Figures, Stage, Stream, usable};
 use super::WIRE_MTU;
 use crate::Failure;
 use crate::stage::{AnotherProvider, End, Plan};
+
+/// Of each stream.
+const STREAM_BIT_S: u64 = 500_000;
 
 /// The pools are 10.85.0.0/16 and those that follow.
 const FIRST_POOL: u8 = 85;
@@ -97,7 +100,7 @@ impl Stage for Scene {
         let any = SocketAddr::new(WORLD_V4, 0);
         let sink = self.net.world.run(|| TcpSink::start(any))??;
         let to = sink.address();
-        let load = self.net.client.run(|| TcpLoad::start(to, RATE_BIT_S))??;
+        let load = self.net.client.run(|| TcpLoad::start(to, STREAM_BIT_S))??;
         Ok(Stream { load, sink })
     }
 
