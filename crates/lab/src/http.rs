@@ -15,5 +15,5 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Download, Upload, download, upload};
+pub use client::{Download, Upload, download, download_via, upload};
 pub use server::{Server, ServerConfig, ServerStats};

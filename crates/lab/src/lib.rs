@@ -5,6 +5,7 @@
 //! - [`relay`]: a UDP relay that delays, loses, reorders, limits and cuts, for kernels without netem.
 //! - [`http`], [`content`]: downloads and uploads of known bytes, with the longest stall measured.
 //! - [`probe`]: echo requests, UDP round trips, DNS questions, and whether ICMP errors come back.
+//! - [`socks`]: the way of an application that knows a proxy.
 //! - [`load`]: steady UDP, TCP and ping loads that note when what arrived.
 //! - [`child`]: processes inside a namespace that do not outlive the one that started them.
 //!
@@ -22,6 +23,7 @@ pub mod load;
 pub mod netns;
 pub mod probe;
 pub mod relay;
+pub mod socks;
 mod stop;
 pub mod topology;
 

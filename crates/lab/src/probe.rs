@@ -1,6 +1,6 @@
 //! Small questions to a network, and the small servers that answer them.
 //!
-//! - [`ping`]: ICMP and ICMPv6 echo, with the payload compared.
+//! - [`ping`]: ICMP and ICMPv6 echo, with the payload compared; [`udp_ping`]: the same by datagrams through a proxy.
 //! - [`udp_round_trip`] against [`UdpEcho`]; [`udp_refused`]: does an ICMP error find its way back?
 //! - [`dns_query`] against [`DnsServer`].
 //!
@@ -18,7 +18,7 @@ mod udp;
 pub(crate) use echo::EchoSocket;
 
 pub use dns::{DnsServer, dns_query};
-pub use ping::{PingReport, ping};
+pub use ping::{PingReport, ping, udp_ping};
 pub use udp::{UdpEcho, udp_echo_server, udp_refused, udp_round_trip};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -34,16 +34,21 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 65_507;
 /// How many datagrams a server takes in a row before it looks whether to stop.
 const BATCH: usize = 64;
 
+/// The address to speak to `peer` from: the loopback's stays on the loopback, whatever else the host has.
+pub(crate) fn local_towards(peer: IpAddr) -> IpAddr {
+    match (peer, peer.is_loopback()) {
+        (IpAddr::V4(_), true) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        (IpAddr::V4(_), false) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        (IpAddr::V6(_), true) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        (IpAddr::V6(_), false) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}
+
 /// A socket on any port that talks to `peer` alone: answers from elsewhere do not reach it.
 pub(crate) fn connected(peer: SocketAddr) -> Result<UdpSocket> {
-    let any = match peer.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    let socket = UdpSocket::bind((any, 0)).context(|| format!("UDP socket towards {peer}"))?;
-    socket
-        .connect(peer)
-        .context(|| format!("UDP socket towards {peer}"))?;
+    let what = || format!("UDP socket towards {peer}");
+    let socket = UdpSocket::bind((local_towards(peer.ip()), 0)).context(what)?;
+    socket.connect(peer).context(what)?;
     Ok(socket)
 }
 

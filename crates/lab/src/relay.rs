@@ -28,6 +28,7 @@ mod worker;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -99,6 +100,7 @@ pub struct RelayStats {
 struct Shared {
     state: Mutex<State>,
     stop: Stop,
+    is_frozen: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -133,7 +135,8 @@ impl fmt::Debug for Forgery {
     }
 }
 
-/// A running relay; dropping it stops it.
+/// A running relay; dropping it stops it and closes its sockets. A client that still sends is then refused by the host, as it
+/// is where a process was killed.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -167,6 +170,7 @@ impl Relay {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             stop: Stop::new()?,
+            is_frozen: AtomicBool::new(false),
         });
         let (commands, asked) = mpsc::channel();
         let worker = Worker::open(&config, Arc::clone(&shared), asked)?;
@@ -227,6 +231,22 @@ impl Relay {
     /// Heals both ways.
     pub fn heal(&self) {
         self.change(|state| state.links.set_blackhole(false));
+    }
+
+    /// Stops, as a process does that is stopped (SIGSTOP): nothing is read, what comes waits in the sockets' buffers and is
+    /// lost beyond them. What is being carried at the moment still passes.
+    pub fn freeze(&self) {
+        self.set_frozen(true);
+    }
+
+    /// Goes on, with what has waited.
+    pub fn thaw(&self) {
+        self.set_frozen(false);
+    }
+
+    fn set_frozen(&self, is_frozen: bool) {
+        self.shared.is_frozen.store(is_frozen, Ordering::Release);
+        self.shared.stop.wake();
     }
 
     /// Gives every client's flow another source port towards the target. What the target still sends to an old port is lost.

@@ -1,6 +1,6 @@
 //! QUIC endpoints: the provider's one, and the client's one a dial.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use quell_wire::key::PublicKey;
@@ -77,10 +77,14 @@ pub fn connect(
         .map_err(|error| NetError::Transport(error.to_string()))?;
     let mut client = ClientConfig::new(Arc::new(crypto));
     client.transport_config(transport.quic()?);
-    let any: SocketAddr = match remote {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    // What goes to this host itself is not to be reached from elsewhere.
+    let own: IpAddr = match (remote.ip(), remote.ip().is_loopback()) {
+        (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
+        (IpAddr::V4(_), true) => Ipv4Addr::LOCALHOST.into(),
+        (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
+        (IpAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
     };
+    let any = SocketAddr::new(own, 0);
     let socket = CountingSocket::bind(any, transport.socket_buffer_bytes, watch)?;
     let endpoint = Endpoint::new_with_abstract_socket(
         endpoint_config(identity)?,

@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         cut::trials(),
         failing::trials(),
         fairness::trials(),
-        demo::trials(),
+        demo::all_trials(),
         exits::trials(),
         families::trials(),
         hostile::trials(),

@@ -6,9 +6,11 @@
 //! that is what this egress is.
 
 use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use quell_packet::addr;
 use quell_stack::BUFFER_BYTES_MIN;
 
 use crate::error::EgressError;
@@ -59,6 +61,15 @@ pub struct UserspaceConfig {
     /// 120 s: the least that RFC 4787 REQ-5 allows, and the idle time of the core's flow table (DESIGN §6). Range 10 s
     /// to 1 h.
     pub udp_idle: Duration,
+    /// The host's address that what clients send over IPv4 leaves from.
+    ///
+    /// None: the one that the host's routes choose. For a host with several, of which one is to be the clients'. An
+    /// address of the loopback keeps everything on the loopback: nothing leaves the host from there.
+    pub source_ipv4: Option<Ipv4Addr>,
+    /// The same over IPv6.
+    ///
+    /// None: likewise.
+    pub source_ipv6: Option<Ipv6Addr>,
     /// Largest packet towards a client, in bytes.
     ///
     /// 1,280: what every path carries in one piece of its own (DESIGN §4). Range 1,280 to 9,000.
@@ -77,6 +88,8 @@ impl Default for UserspaceConfig {
             associations_max: 8_192,
             remotes_max: 256,
             udp_idle: Duration::from_secs(120),
+            source_ipv4: None,
+            source_ipv6: None,
             mtu: 1_280,
         }
     }
@@ -110,8 +123,18 @@ impl UserspaceConfig {
         within("associations_max", self.associations_max, 1..=65_536)?;
         within("remotes_max", self.remotes_max, 1..=4_096)?;
         lasting("udp_idle", self.udp_idle, s(10)..=s(3_600))?;
+        own("source_ipv4", self.source_ipv4.map(IpAddr::V4))?;
+        own("source_ipv6", self.source_ipv6.map(IpAddr::V6))?;
         within("mtu", self.mtu, 1_280..=9_000)?;
         Ok(self)
+    }
+
+    /// The address that sockets towards hosts of `peer`'s family are bound to.
+    pub(super) fn source(&self, peer: IpAddr) -> Option<IpAddr> {
+        match peer {
+            IpAddr::V4(_) => self.source_ipv4.map(IpAddr::V4),
+            IpAddr::V6(_) => self.source_ipv6.map(IpAddr::V6),
+        }
     }
 
     /// Bytes of each buffer of the flow that comes when `live` flows are there ([`quell_stack::buffer_bytes`]).
@@ -121,6 +144,22 @@ impl UserspaceConfig {
     pub fn buffer_bytes(&self, live: usize) -> usize {
         quell_stack::buffer_bytes(self.tcp_buffer_bytes, live, self.tcp_flows_max)
     }
+}
+
+/// Whether sockets can be bound to `source`: asked once at the start, so that a typing mistake does not show as a destination
+/// that nobody can reach.
+fn own(key: &'static str, source: Option<IpAddr>) -> Result<(), EgressError> {
+    let Some(source) = source else {
+        return Ok(());
+    };
+    let is_own = addr::is_host(source) && UdpSocket::bind((source, 0)).is_ok();
+    is_own
+        .then_some(())
+        .ok_or_else(|| EgressError::InvalidSetting {
+            key,
+            value: source.to_string(),
+            allowed: "an address of this host".to_owned(),
+        })
 }
 
 fn within<T: PartialOrd + Display>(
@@ -165,7 +204,7 @@ mod tests {
     fn each_range_ends_where_it_says() {
         let s = Duration::from_secs;
         assert_eq!(s(120), UserspaceConfig::default().udp_idle);
-        let cases: [(&str, Change, Change); 10] = [
+        let cases: [(&str, Change, Change); 11] = [
             (
                 "tcp_flows_max",
                 |c| c.tcp_flows_max = 1,
@@ -210,6 +249,12 @@ mod tests {
                 "udp_idle",
                 |c| c.udp_idle = Duration::from_secs(10),
                 |c| c.udp_idle = Duration::from_secs(9),
+            ),
+            // 192.0.2.0/24 is nobody's (RFC 5737).
+            (
+                "source_ipv4",
+                |c| c.source_ipv4 = Some(Ipv4Addr::new(127, 3, 2, 1)),
+                |c| c.source_ipv4 = Some(Ipv4Addr::new(192, 0, 2, 1)),
             ),
             ("mtu", |c| c.mtu = 1_280, |c| c.mtu = 1_279),
         ];

@@ -13,4 +13,5 @@ mod namespace;
 mod pressure;
 mod segments;
 mod server;
+mod source;
 mod tcp;

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::head::{Head, read_head};
 use crate::content;
 use crate::error::{Context, LabError, Result};
+use crate::socks;
 
 const READ_BYTES: usize = 64 * 1024;
 
@@ -86,9 +87,14 @@ impl Meter {
         self.moved = now;
     }
 
-    fn connect(&mut self, address: SocketAddr) -> Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&address, self.left()?)
-            .map_err(|error| self.error(error))?;
+    fn connect(&mut self, address: SocketAddr, proxy: Option<SocketAddr>) -> Result<TcpStream> {
+        let left = self.left()?;
+        let stream = match proxy {
+            Some(proxy) => socks::connect(proxy, address, left)?,
+            None => {
+                TcpStream::connect_timeout(&address, left).map_err(|error| self.error(error))?
+            }
+        };
         stream.set_nodelay(true).context(|| self.what.clone())?;
         self.progress();
         Ok(stream)
@@ -144,8 +150,30 @@ impl Meter {
 /// [`LabError::TimedOut`] before the body began, [`LabError::Incomplete`] for a body that ended or whose time ran out,
 /// [`LabError::Protocol`] for an answer other than 200 with `n` bytes.
 pub fn download(address: SocketAddr, n: u64, deadline: Duration) -> Result<Download> {
+    download_over(address, None, n, deadline)
+}
+
+/// As [`download`], through the SOCKS5 proxy at `proxy`.
+///
+/// # Errors
+/// As [`download`]; [`LabError::Io`] also if the proxy refuses.
+pub fn download_via(
+    proxy: SocketAddr,
+    address: SocketAddr,
+    n: u64,
+    deadline: Duration,
+) -> Result<Download> {
+    download_over(address, Some(proxy), n, deadline)
+}
+
+fn download_over(
+    address: SocketAddr,
+    proxy: Option<SocketAddr>,
+    n: u64,
+    deadline: Duration,
+) -> Result<Download> {
     let mut meter = Meter::start(format!("download of {n} bytes from {address}"), deadline);
-    let stream = meter.connect(address)?;
+    let stream = meter.connect(address, proxy)?;
     meter.arm(&stream)?;
     let request =
         format!("GET /bytes/{n} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -197,7 +225,7 @@ pub fn download(address: SocketAddr, n: u64, deadline: Duration) -> Result<Downl
 /// As [`download`]; [`LabError::Protocol`] also if the server's digest or count is not that of what was sent.
 pub fn upload(address: SocketAddr, n: u64, deadline: Duration) -> Result<Upload> {
     let mut meter = Meter::start(format!("upload of {n} bytes to {address}"), deadline);
-    let stream = meter.connect(address)?;
+    let stream = meter.connect(address, None)?;
     meter.arm(&stream)?;
     let request = format!(
         "PUT /upload HTTP/1.1\r\nHost: {address}\r\nContent-Length: {n}\r\nConnection: close\r\n\r\n"

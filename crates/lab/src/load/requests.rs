@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 
 use super::arrivals::ENTRIES_MAX;
 use crate::error::{Context as _, LabError, Result};
+use crate::socks;
 
 const REQUEST: &[u8] = b"GET /address HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n";
 
@@ -39,6 +40,8 @@ pub struct HttpLoadConfig {
     pub pause: Duration,
     /// How long a request may take. Default 10 s: three retries of a TCP's SYN fit.
     pub patience: Duration,
+    /// The SOCKS5 proxy that they go through. Default none.
+    pub proxy: Option<SocketAddr>,
 }
 
 impl Default for HttpLoadConfig {
@@ -47,6 +50,7 @@ impl Default for HttpLoadConfig {
             workers: 8,
             pause: Duration::from_millis(50),
             patience: Duration::from_secs(10),
+            proxy: None,
         }
     }
 }
@@ -134,7 +138,7 @@ fn run(
 async fn work(server: SocketAddr, config: HttpLoadConfig, record: Arc<Mutex<VecDeque<Asked>>>) {
     loop {
         let began = Instant::now();
-        let answer = tokio::time::timeout(config.patience, ask(server)).await;
+        let answer = tokio::time::timeout(config.patience, ask(server, config.proxy)).await;
         let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         note(
             &record,
@@ -156,8 +160,11 @@ fn note(record: &Mutex<VecDeque<Asked>>, asked: Asked) {
     record.push_back(asked);
 }
 
-async fn ask(server: SocketAddr) -> io::Result<IpAddr> {
-    let mut stream = TcpStream::connect(server).await?;
+async fn ask(server: SocketAddr, proxy: Option<SocketAddr>) -> io::Result<IpAddr> {
+    let mut stream = match proxy {
+        Some(proxy) => socks::connect_async(proxy, server).await?,
+        None => TcpStream::connect(server).await?,
+    };
     stream.write_all(REQUEST).await?;
     let mut answer = String::new();
     let mut stream = stream.take(ANSWER_BYTES_MAX);

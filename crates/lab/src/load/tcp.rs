@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{Pace, Worker};
 use crate::content;
 use crate::error::{Context, LabError, Result};
+use crate::socks;
 use crate::stop::{Stop, wait_readable, wait_writable};
 
 /// How long a stream may take to connect: slow paths have round trips of seconds.
@@ -34,6 +35,9 @@ pub struct TcpLoadConfig<'a> {
     pub bit_s: u64,
     /// The congestion control, by the kernel's name for it, such as `cubic` or `bbr`; `None`, the default: the system's.
     pub congestion: Option<&'a str>,
+    /// The SOCKS5 proxy that the stream goes through, which then is what the congestion control is towards; `None`, the
+    /// default: none.
+    pub proxy: Option<SocketAddr>,
 }
 
 impl Default for TcpLoadConfig<'_> {
@@ -41,6 +45,7 @@ impl Default for TcpLoadConfig<'_> {
         Self {
             bit_s: u64::MAX,
             congestion: None,
+            proxy: None,
         }
     }
 }
@@ -77,7 +82,7 @@ impl TcpLoad {
         if config.bit_s == 0 {
             return Err(LabError::Invalid("a stream of 0 bit/s".into()));
         }
-        let stream = connect(sink, config.congestion)?;
+        let stream = connect(sink, &config)?;
         let what = || format!("TCP load to {sink}");
         let (sent_bytes, failure) = (Arc::<AtomicU64>::default(), Arc::<Mutex<_>>::default());
         let write_bytes = usize::try_from(config.bit_s / 8 / WRITES_S)
@@ -137,22 +142,36 @@ impl TcpLoad {
     }
 }
 
-fn connect(sink: SocketAddr, congestion: Option<&str>) -> Result<TcpStream> {
+fn connect(sink: SocketAddr, config: &TcpLoadConfig<'_>) -> Result<TcpStream> {
     let what = || format!("TCP load to {sink}");
-    let socket = Socket::new(Domain::for_address(sink), Type::STREAM, Some(Protocol::TCP));
-    let socket = socket.context(what)?;
-    if let Some(name) = congestion {
-        socket
-            .set_tcp_congestion(name.as_bytes())
-            .context(|| format!("congestion control {name}"))?;
+    let stream = match config.proxy {
+        Some(proxy) => socks::connect(proxy, sink, CONNECT_TIMEOUT)?,
+        None => {
+            let socket = Socket::new(Domain::for_address(sink), Type::STREAM, Some(Protocol::TCP));
+            let socket = socket.context(what)?;
+            congest(&socket, config.congestion)?;
+            socket
+                .connect_timeout(&sink.into(), CONNECT_TIMEOUT)
+                .context(what)?;
+            socket.into()
+        }
+    };
+    if config.proxy.is_some() {
+        congest(&SockRef::from(&stream), config.congestion)?;
     }
-    socket
-        .connect_timeout(&sink.into(), CONNECT_TIMEOUT)
-        .context(what)?;
     // A paced write is to leave when it is made.
-    socket.set_tcp_nodelay(true).context(what)?;
-    socket.set_nonblocking(true).context(what)?;
-    Ok(socket.into())
+    stream.set_nodelay(true).context(what)?;
+    stream.set_nonblocking(true).context(what)?;
+    Ok(stream)
+}
+
+fn congest(socket: &Socket, congestion: Option<&str>) -> Result<()> {
+    let Some(name) = congestion else {
+        return Ok(());
+    };
+    socket
+        .set_tcp_congestion(name.as_bytes())
+        .context(|| format!("congestion control {name}"))
 }
 
 struct Run {

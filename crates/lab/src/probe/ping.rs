@@ -4,12 +4,14 @@
 //! in or `timeout` after the last request.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::{EchoSocket, PAYLOAD_BYTES_MAX, payload};
 use crate::content;
 use crate::error::{LabError, Result};
+use crate::socks::Association;
 use crate::stop::wait_readable;
 
 /// Content that each request is given for itself, so that no two carry the same.
@@ -78,32 +80,32 @@ pub fn ping(
             "a payload of {payload_len} bytes exceeds {PAYLOAD_BYTES_MAX}"
         )));
     }
-    let mut run = Run::open(destination, payload_len, count)?;
-    let began = Instant::now();
-    let mut last_sent = began;
-    loop {
-        let now = Instant::now();
-        let next_at = began + interval * u32::from(run.report.sent);
-        let all_sent = run.report.sent == count;
-        if !all_sent && now >= next_at {
-            last_sent = now;
-            run.send(now)?;
-            continue;
-        }
-        let until = if all_sent {
-            last_sent + timeout
-        } else {
-            next_at
-        };
-        if all_sent && (now >= until || run.report.received + run.report.errors >= count) {
-            return Ok(run.report);
-        }
-        wait_readable(
-            &[run.socket.fd()],
-            Some(until.saturating_duration_since(now)),
-        )?;
-        run.receive();
+    let socket = EchoSocket::open(destination, payload_len)?;
+    Run::new(socket, payload_len, count).all(interval, timeout)
+}
+
+/// As [`ping`], by datagrams to an echo server through the SOCKS5 proxy at `proxy`: two bytes of number and the payload.
+///
+/// # Errors
+/// As [`ping`]; [`LabError::Io`] also if the proxy refuses, or does not answer within `timeout`.
+pub fn udp_ping(
+    proxy: SocketAddr,
+    server: SocketAddr,
+    payload_len: usize,
+    count: u16,
+    interval: Duration,
+    timeout: Duration,
+) -> Result<PingReport> {
+    if payload_len > PAYLOAD_BYTES_MAX - 2 {
+        return Err(LabError::Invalid(format!(
+            "a payload of {payload_len} bytes and a number exceed {PAYLOAD_BYTES_MAX}"
+        )));
     }
+    let way = Numbered {
+        way: Association::open(proxy, server, timeout)?,
+        message: Vec::with_capacity(payload_len + 2),
+    };
+    Run::new(way, payload_len, count).all(interval, timeout)
 }
 
 /// One request on its way.
@@ -113,21 +115,99 @@ struct Request {
     answered: bool,
 }
 
-struct Run {
-    socket: EchoSocket,
+/// A socket whose peer sends back what it is sent, by number.
+trait Asker {
+    fn fd(&self) -> BorrowedFd<'_>;
+    fn send(&mut self, number: u16, body: &[u8]) -> io::Result<()>;
+    /// The next answer; `None`: it is of no concern. [`io::ErrorKind::WouldBlock`]: no more.
+    fn receive(&mut self) -> io::Result<Option<(u16, &[u8])>>;
+}
+
+impl Asker for EchoSocket {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+
+    fn send(&mut self, number: u16, body: &[u8]) -> io::Result<()> {
+        self.send(number, body)
+    }
+
+    fn receive(&mut self) -> io::Result<Option<(u16, &[u8])>> {
+        self.receive()
+    }
+}
+
+/// Datagrams that begin with their number.
+struct Numbered {
+    way: Association,
+    message: Vec<u8>,
+}
+
+impl Asker for Numbered {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.way.fd()
+    }
+
+    fn send(&mut self, number: u16, body: &[u8]) -> io::Result<()> {
+        self.message.clear();
+        self.message.extend_from_slice(&number.to_be_bytes());
+        self.message.extend_from_slice(body);
+        self.way.send(&self.message)
+    }
+
+    fn receive(&mut self) -> io::Result<Option<(u16, &[u8])>> {
+        let answer = self.way.receive()?;
+        let answer = answer.and_then(<[u8]>::split_first_chunk);
+        Ok(answer.map(|(number, body)| (u16::from_be_bytes(*number), body)))
+    }
+}
+
+struct Run<S> {
+    socket: S,
     payload_len: usize,
+    count: u16,
     requests: Vec<Request>,
     report: PingReport,
 }
 
-impl Run {
-    fn open(destination: IpAddr, payload_len: usize, count: u16) -> Result<Self> {
-        Ok(Self {
-            socket: EchoSocket::open(destination, payload_len)?,
+impl<S: Asker> Run<S> {
+    fn new(socket: S, payload_len: usize, count: u16) -> Self {
+        Self {
+            socket,
             payload_len,
+            count,
             requests: Vec::with_capacity(count.into()),
             report: PingReport::default(),
-        })
+        }
+    }
+
+    fn all(mut self, interval: Duration, timeout: Duration) -> Result<PingReport> {
+        let began = Instant::now();
+        let mut last_sent = began;
+        loop {
+            let now = Instant::now();
+            let next_at = began + interval * u32::from(self.report.sent);
+            let all_sent = self.report.sent == self.count;
+            if !all_sent && now >= next_at {
+                last_sent = now;
+                self.send(now)?;
+                continue;
+            }
+            let until = if all_sent {
+                last_sent + timeout
+            } else {
+                next_at
+            };
+            if all_sent && (now >= until || self.report.received + self.report.errors >= self.count)
+            {
+                return Ok(self.report);
+            }
+            wait_readable(
+                &[self.socket.fd()],
+                Some(until.saturating_duration_since(now)),
+            )?;
+            self.receive();
+        }
     }
 
     fn send(&mut self, now: Instant) -> Result<()> {

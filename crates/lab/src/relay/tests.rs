@@ -308,3 +308,36 @@ fn dropping_the_relay_stops_it_at_once() {
     assert!(began.elapsed() < Duration::from_secs(5));
     assert!(udp_refused(address, LONG).is_ok());
 }
+
+#[test]
+fn a_frozen_relay_keeps_what_comes_and_passes_it_on_when_it_thaws() {
+    let (echo, relay) = echo_behind(|_| {});
+    let socket = socket_to(relay.address());
+    let mut answer = [0; 8];
+    socket.send(b"before").unwrap();
+    assert_eq!(socket.recv(&mut answer).unwrap(), 6);
+    relay.freeze();
+    // The worker may be in the middle of a turn.
+    thread::sleep(SHORT);
+    socket.send(b"1").unwrap();
+    socket.send(b"22").unwrap();
+    socket.set_read_timeout(Some(SHORT)).unwrap();
+    assert!(socket.recv(&mut answer).is_err());
+    assert_eq!(echo.echoed(), 1);
+    relay.thaw();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(socket.recv(&mut answer).unwrap(), 1);
+    assert_eq!(socket.recv(&mut answer).unwrap(), 2);
+    relay.freeze();
+    let began = Instant::now();
+    drop(relay);
+    assert!(began.elapsed() < LONG, "a frozen one stops, too");
+}
+
+#[test]
+fn a_relay_that_is_gone_is_a_closed_port() {
+    let (_echo, relay) = echo_behind(|_| {});
+    let address = relay.address();
+    drop(relay);
+    udp_refused(address, LONG).unwrap();
+}

@@ -9,9 +9,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use quell_sim::link::Link;
 
 use super::{Command, Forgery, RelayConfig, Shared, State};
 use crate::error::{Context, Result};
+use crate::probe::local_towards;
 use crate::stop::wait_readable;
 
 const BATCH: usize = 64;
@@ -82,15 +84,21 @@ impl Worker {
         while !self.shared.stop.is_asked() {
             self.shared.stop.clear();
             self.obey();
-            let sleep = self.deliver();
-            match self.wait(sleep) {
-                Ok(ready) => self.read(&ready),
-                Err(error) => {
-                    tracing::warn!(%error, "a relay ends");
-                    return;
-                }
+            if let Err(error) = self.turn() {
+                tracing::warn!(%error, "a relay ends");
+                return;
             }
         }
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        if self.shared.is_frozen.load(Ordering::Acquire) {
+            return wait_readable(&[self.shared.stop.fd()], None).map(drop);
+        }
+        let sleep = self.deliver();
+        let ready = self.wait(sleep)?;
+        self.read(&ready);
+        Ok(())
     }
 
     fn obey(&mut self) {
@@ -261,11 +269,7 @@ fn take_due(link: &mut Link<Packet>, now: Instant, into: &mut Vec<Packet>) {
 }
 
 fn open_upstream(target: SocketAddr) -> io::Result<UdpSocket> {
-    let any = match target.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
+    let socket = UdpSocket::bind((local_towards(target.ip()), 0))?;
     socket.connect(target)?;
     prepare(&socket)?;
     Ok(socket)

@@ -7,6 +7,7 @@
 //! `mtu` and `tun_name` are of both: the first is what packets towards clients are at most, the second names the control
 //! socket also where no interface is made.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use quell_core::config::{self, ConfigError};
@@ -121,6 +122,12 @@ pub struct UserspaceSection {
     /// See [`UserspaceConfig::udp_idle`].
     #[serde(deserialize_with = "text::one")]
     pub udp_idle: Duration,
+    /// See [`UserspaceConfig::source_ipv4`].
+    #[serde(deserialize_with = "text::option")]
+    pub source_ipv4: Option<Ipv4Addr>,
+    /// See [`UserspaceConfig::source_ipv6`].
+    #[serde(deserialize_with = "text::option")]
+    pub source_ipv6: Option<Ipv6Addr>,
 }
 
 impl Default for UserspaceSection {
@@ -135,6 +142,8 @@ impl Default for UserspaceSection {
             associations_max,
             remotes_max,
             udp_idle,
+            source_ipv4,
+            source_ipv6,
             mtu: _,
         } = UserspaceConfig::default();
         Self {
@@ -147,6 +156,8 @@ impl Default for UserspaceSection {
             associations_max,
             remotes_max,
             udp_idle,
+            source_ipv4,
+            source_ipv6,
         }
     }
 }
@@ -174,6 +185,8 @@ impl EgressSection {
             associations_max: section.associations_max,
             remotes_max: section.remotes_max,
             udp_idle: section.udp_idle,
+            source_ipv4: section.source_ipv4,
+            source_ipv6: section.source_ipv6,
             mtu: self.mtu,
         };
         config.try_new().map_err(named)

@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{AddrParseError, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -90,6 +90,24 @@ impl Text for PublicKey {
     fn read(text: &str) -> Result<Self, String> {
         text.parse()
             .map_err(|error: quell_wire::key::KeyError| error.to_string())
+    }
+}
+
+impl Text for Ipv4Addr {
+    const FORM: &'static str = r#"an IPv4 address such as "192.0.2.1""#;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map_err(|error: AddrParseError| error.to_string())
+    }
+}
+
+impl Text for Ipv6Addr {
+    const FORM: &'static str = r#"an IPv6 address such as "2001:db8::1""#;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map_err(|error: AddrParseError| error.to_string())
     }
 }
 

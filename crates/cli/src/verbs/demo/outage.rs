@@ -15,29 +15,18 @@
 //! millisecond, and changing the wire up to some 20.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::ops::Sub;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
-use quell_lab::load::{Arrivals, PingLoad, TcpLoad, TcpSink, UdpLoad};
-use quell_lab::probe::{self, UdpEcho};
-use quell_lab::topology::Way;
+use serde_json::Value;
 
-use super::{EXIT, Stage, text};
+use super::loads::Loads;
+use super::text;
 use crate::Failure;
 
-/// Of the UDP load and of the TCP stream each.
-const RATE_BIT_S: u64 = 1_000_000;
-/// Of each datagram of the UDP load: 125 of them a second.
-const UDP_PAYLOAD_BYTES: usize = 1_000;
-const PING_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the loads run before the cut, and again after the heal, in seconds.
 pub(super) const STEADY_S: u64 = 5;
-/// How long the stream's last bytes may take once it has ended.
-const SETTLE_TIME: Duration = Duration::from_secs(5);
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The causes for which a client sends UDP bytes, as its status names them.
 pub(super) const CAUSES: [&str; 7] = [
@@ -49,6 +38,21 @@ pub(super) const CAUSES: [&str; 7] = [
     "dial",
     "quic",
 ];
+
+/// What the act is played on.
+pub(super) trait Stage {
+    /// What the client says of itself.
+    fn client_status(&self) -> Result<Value, Failure>;
+
+    /// Starts the loads.
+    fn loads(&self) -> Result<Loads, Failure>;
+
+    /// From when this returns on the wire drops everything, silently and both ways.
+    fn cut(&mut self) -> Result<(), Failure>;
+
+    /// Lets the wire carry everything again.
+    fn heal(&mut self);
+}
 
 /// What an outage cost, and how soon it was over.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -74,6 +78,17 @@ pub(super) struct Outage {
     pub(super) tcp_bytes_sent: u64,
     /// Bytes of it that came out at the sink.
     pub(super) tcp_bytes_arrived: u64,
+    /// All of it, second by second.
+    pub(super) seconds: Vec<Second>,
+}
+
+/// What was sent and arrived within one second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Second {
+    /// What the wire did.
+    pub(super) phase: Phase,
+    /// What moved.
+    pub(super) moved: Sample,
 }
 
 /// What the wire does.
@@ -102,24 +117,24 @@ pub(super) struct Sample {
 impl Outage {
     /// Lets the loads run, cuts the wire under them for `outage_s`, and writes a line a second to `talk`.
     pub(super) fn measure(
-        stage: &mut Stage,
+        stage: &mut impl Stage,
         outage_s: u64,
         talk: &mut dyn Write,
     ) -> Result<Self, Failure> {
-        let loads = Loads::start(stage)?;
+        let loads = stage.loads()?;
         let (cut_s, heal_s) = (STEADY_S, STEADY_S + outage_s);
         let start = Instant::now();
         let (mut cut_at, mut healed_at) = (start, start);
-        let mut last = loads.sample(stage)?;
+        let mut last = loads.sample(&stage.client_status()?)?;
         let [mut at_cut, mut first_second, mut at_heal] = [last; 3];
+        let mut seconds = Vec::new();
         write!(talk, "{}", text::HEAD)?;
         for second in 1..=heal_s + STEADY_S {
             sleep_until(start + Duration::from_secs(second));
-            let sample = loads.sample(stage)?;
+            let sample = loads.sample(&stage.client_status()?)?;
             if second == cut_s {
                 at_cut = sample;
-                stage.net.cut(Way::Up)?;
-                stage.net.cut(Way::Down)?;
+                stage.cut()?;
                 cut_at = Instant::now();
             }
             if second == cut_s + 1 {
@@ -128,11 +143,12 @@ impl Outage {
             if second == heal_s {
                 at_heal = sample;
                 healed_at = Instant::now();
-                stage.net.heal();
+                stage.heal();
             }
-            let phase = Phase::of(second, cut_s, heal_s);
-            write!(talk, "{}", text::line(second, phase, sample - last))?;
+            let (phase, moved) = (Phase::of(second, cut_s, heal_s), sample - last);
+            write!(talk, "{}", text::line(second, phase, moved))?;
             talk.flush()?;
+            seconds.push(Second { phase, moved });
             last = sample;
         }
         let (meanwhile, later) = (at_cut.until(at_heal), first_second.until(at_heal));
@@ -143,9 +159,10 @@ impl Outage {
             bytes_out_by_cause: meanwhile.by_cause,
             bytes_offered: meanwhile.offered,
             dials: meanwhile.dials,
+            seconds,
             ..loads.resumed(healed_at)
         };
-        loads.settle(outage)
+        Ok(loads.settle(outage))
     }
 }
 
@@ -186,94 +203,6 @@ impl Sub for Sample {
             tcp_bytes: self.tcp_bytes.saturating_sub(earlier.tcp_bytes),
         }
     }
-}
-
-/// The loads, running.
-struct Loads {
-    udp: UdpLoad,
-    tcp: TcpLoad,
-    ping: PingLoad,
-    sink: TcpSink,
-    _echo: UdpEcho,
-}
-
-impl Loads {
-    fn start(stage: &Stage) -> Result<Self, Failure> {
-        let (client, provider) = (&stage.net.client, &stage.net.provider);
-        let any = SocketAddr::new(EXIT, 0);
-        let echo = provider.run(|| probe::udp_echo_server(any))??;
-        let sink = provider.run(|| TcpSink::start(any))??;
-        let (to_echo, to_sink) = (echo.address(), sink.address());
-        Ok(Self {
-            udp: client.run(|| UdpLoad::start(to_echo, UDP_PAYLOAD_BYTES, RATE_BIT_S))??,
-            tcp: client.run(|| TcpLoad::start(to_sink, RATE_BIT_S))??,
-            ping: client.run(|| PingLoad::start(EXIT, PING_INTERVAL))??,
-            sink,
-            _echo: echo,
-        })
-    }
-
-    fn sample(&self, stage: &Stage) -> Result<Sample, Failure> {
-        let status = stage.client.status()?;
-        let udp = &status["udp"];
-        let mut by_cause = [0; CAUSES.len()];
-        for (bytes, cause) in by_cause.iter_mut().zip(CAUSES) {
-            *bytes = said(cause, udp["by_cause"][cause].as_i64())?;
-        }
-        Ok(Sample {
-            bytes_out: said("bytes_out", udp["bytes_out"].as_u64())?,
-            by_cause,
-            dials: said("dials", status["dials"].as_u64())?,
-            offered: self.udp.sent() * UDP_PAYLOAD_BYTES as u64 + self.tcp.sent_bytes(),
-            pings: self.ping.answers().count(),
-            echoes: self.udp.answers().count(),
-            tcp_bytes: self.sink.arrivals().bytes(),
-        })
-    }
-
-    /// How soon something moved after `healed_at`; all else is as if there had been no outage.
-    fn resumed(&self, healed_at: Instant) -> Outage {
-        let after = |arrivals: Arrivals| {
-            let first = arrivals.first_after(healed_at)?;
-            Some(first.saturating_duration_since(healed_at))
-        };
-        let answers = [self.ping.answers(), self.udp.answers()];
-        Outage {
-            first_packet: answers.into_iter().filter_map(after).min(),
-            tcp_resumed: after(self.sink.arrivals()),
-            ..Outage::default()
-        }
-    }
-
-    /// Ends the loads and waits until the stream is whole, or for long enough.
-    fn settle(self, outage: Outage) -> Result<Outage, Failure> {
-        let Self {
-            udp,
-            tcp,
-            ping,
-            sink,
-            _echo,
-        } = self;
-        drop((udp, ping));
-        let sent = tcp.sent_bytes();
-        // A stream that broke off is seen in what did not arrive.
-        let sent = tcp.stop().unwrap_or(sent);
-        let end = Instant::now() + SETTLE_TIME;
-        let arrivals = sink.arrivals();
-        while arrivals.bytes() < sent && Instant::now() < end {
-            thread::sleep(LOOK_INTERVAL);
-        }
-        Ok(Outage {
-            tcp_bytes_sent: sent,
-            tcp_bytes_arrived: arrivals.bytes(),
-            ..outage
-        })
-    }
-}
-
-/// A figure of the client's status. One that is not there is no zero.
-fn said<T>(name: &str, figure: Option<T>) -> Result<T, Failure> {
-    figure.ok_or_else(|| Failure::Failed(anyhow!("the client does not say {name}")))
 }
 
 fn sleep_until(deadline: Instant) {

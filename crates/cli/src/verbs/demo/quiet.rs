@@ -1,4 +1,4 @@
-//! The quiet phase: a ping and a download while nothing else crosses the tunnel.
+//! The quiet phase: pings and a download while nothing else crosses the tunnel.
 //!
 //! It shows that the tunnel carries what it is given before anything is broken,
 //! and what it can carry: the wire has no limit of its own, so the download is
@@ -6,23 +6,20 @@
 //! as right only if its SHA-256 is that of what the server was asked for.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use quell_lab::content;
-use quell_lab::http::{self, Download, Server};
-use quell_lab::probe::{self, PingReport};
+use quell_lab::http::Download;
+use quell_lab::probe::PingReport;
 
-use super::{EXIT, Stage};
-use crate::Failure;
-
-const WEB_PORT: u16 = 80;
-const PINGS: u16 = 20;
-const PING_INTERVAL: Duration = Duration::from_millis(20);
-const PING_BYTES: usize = 56;
-const PING_TIME: Duration = Duration::from_secs(1);
+/// How many pings.
+pub(super) const PINGS: u16 = 20;
+/// What the ping of most systems carries, in bytes.
+pub(super) const PING_BYTES: usize = 56;
+/// How long the last ping may take.
+pub(super) const PING_TIME: Duration = Duration::from_secs(1);
 /// Enough for the largest file at 300 Mbit/s.
-const DOWNLOAD_TIME: Duration = Duration::from_secs(120);
+pub(super) const DOWNLOAD_TIME: Duration = Duration::from_secs(120);
 
 /// What came of it.
 #[derive(Debug)]
@@ -33,18 +30,13 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    /// Pings the exit, then downloads `bytes` from it, through the tunnel.
-    pub(super) fn measure(stage: &Stage, bytes: u64) -> Result<Self, Failure> {
-        let server = SocketAddr::new(EXIT, WEB_PORT);
-        let _web = stage.net.provider.run(|| Server::start(server))??;
-        let ping = || probe::ping(EXIT, PING_BYTES, PINGS, PING_INTERVAL, PING_TIME);
-        let ping = stage.net.client.run(ping)??;
-        let download = || http::download(server, bytes, DOWNLOAD_TIME);
-        Ok(Self {
+    /// Of [`PINGS`] pings, and a download of the content's first `bytes`.
+    pub(super) fn new(ping: PingReport, download: Download, bytes: u64) -> Self {
+        Self {
             ping,
-            download: stage.net.client.run(download)??,
+            download,
             expected_sha256: content::sha256(bytes),
-        })
+        }
     }
 
     /// Pings without a right answer.

@@ -33,12 +33,12 @@ pub(super) fn line(second: u64, phase: Phase, sample: Sample) -> String {
     format!("{second:>6}  {phase:<8}{bytes_out:>15}{pings:>14}{echoes:>13}{tcp_bytes:>19}\n")
 }
 
-/// What comes next, before it comes.
-pub(super) fn announcement(outage_s: u64) -> String {
+/// What comes next, before it comes; `wire` is what is going to drop everything.
+pub(super) fn announcement(wire: &str, outage_s: u64) -> String {
     let heal_s = STEADY_S + outage_s;
     format!(
         "1 Mbit/s of UDP and its echo, 1 Mbit/s in one TCP stream, 10 pings a second;\n\
-         the router drops everything from second {STEADY_S} to second {heal_s}\n\n"
+         the {wire} drops everything from second {STEADY_S} to second {heal_s}\n\n"
     )
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::Ends;
 use super::books::Books;
 use super::bounds::{Bound, Table, bound, ms};
-use super::outage::{CAUSES, Outage};
+use super::outage::{CAUSES, Outage, Second};
 use super::quiet::Quiet;
 use super::text::{grouped, wrapped};
 
@@ -33,6 +33,11 @@ pub(super) struct Figures {
 }
 
 impl Figures {
+    /// What moved, second by second.
+    pub(super) fn seconds(&self) -> &[Second] {
+        &self.outage.seconds
+    }
+
     /// Those of a run whose ends said `ends` last.
     pub(super) fn of(quiet: &Quiet, outage: Outage, ends: &Ends) -> Self {
         let sends = |status: &Value| status["max_sends_of_one_pack"].as_u64();
@@ -165,7 +170,7 @@ impl fmt::Display for Figures {
             let (accepted, dropped) = (grouped(accepted), grouped(dropped));
             writeln!(
                 f,
-                "{end}: {accepted} packets taken from the TUN, {dropped} of them dropped by reason"
+                "{end}: {accepted} packets to carry, {dropped} of them dropped by reason"
             )?;
         }
         write!(f, "{}", Table(&self.bounds()))

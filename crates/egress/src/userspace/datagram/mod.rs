@@ -217,10 +217,12 @@ impl Datagrams {
     }
 
     fn socket(&self, key: &Key) -> Result<UdpSocket, DropReason> {
+        let source = self.common.config.source(key.client);
         if key.protocol != Protocol::Echo {
-            return sockets::udp(key.client).map_err(|error| errno::why_no_socket(&error));
+            let socket = sockets::udp(key.client, source);
+            return socket.map_err(|error| errno::why_no_socket(&error));
         }
-        match sockets::echo(key.client) {
+        match sockets::echo(key.client, source) {
             Ok(socket) => {
                 self.common.books.set_echo(EchoState::Available);
                 Ok(socket)

@@ -12,11 +12,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 
-/// A UDP socket of the client's family.
+/// A UDP socket of the client's family, that speaks from `source` if there is one.
 ///
 /// # Errors
 /// The host has none to give.
-pub(super) fn udp(client: IpAddr) -> io::Result<UdpSocket> {
+pub(super) fn udp(client: IpAddr, source: Option<IpAddr>) -> io::Result<UdpSocket> {
     let socket = new(client, Protocol::UDP)?;
     #[cfg(target_os = "linux")]
     report_errors(&socket, client)?;
@@ -24,20 +24,24 @@ pub(super) fn udp(client: IpAddr) -> io::Result<UdpSocket> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    socket.bind(&SocketAddr::new(any, 0).into())?;
+    socket.bind(&SocketAddr::new(source.unwrap_or(any), 0).into())?;
     UdpSocket::from_std(socket.into())
 }
 
-/// An echo socket of the client's family.
+/// An echo socket of the client's family, likewise.
 ///
 /// # Errors
 /// The host has none to give, or none to this process ([`is_forbidden`](super::super::errno::is_forbidden)).
-pub(super) fn echo(client: IpAddr) -> io::Result<UdpSocket> {
+pub(super) fn echo(client: IpAddr, source: Option<IpAddr>) -> io::Result<UdpSocket> {
     let protocol = match client {
         IpAddr::V4(_) => Protocol::ICMPV4,
         IpAddr::V6(_) => Protocol::ICMPV6,
     };
-    UdpSocket::from_std(new(client, protocol)?.into())
+    let socket = new(client, protocol)?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    UdpSocket::from_std(socket.into())
 }
 
 fn new(client: IpAddr, protocol: Protocol) -> io::Result<Socket> {

@@ -5,7 +5,7 @@
 //! silence, until we give up and say that the host is unreachable.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use quell_packet::IpPacket;
@@ -17,15 +17,32 @@ use super::super::books::Event;
 use super::super::config::UserspaceConfig;
 use super::{Entry, Flow};
 
-/// A socket for a destination.
+/// A socket for a destination, that speaks from `source` if there is one.
 ///
 /// # Errors
 /// The host has none to give.
-pub(super) fn socket(destination: SocketAddr) -> io::Result<TcpSocket> {
-    match destination {
+pub(super) fn socket(destination: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpSocket> {
+    let socket = match destination {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    if let Some(source) = source {
+        #[cfg(target_os = "linux")]
+        choose_port_late(&socket)?;
+        socket.bind(SocketAddr::new(source, 0))?;
     }
+    Ok(socket)
+}
+
+/// Leaves the port to the connecting (ip(7), IP_BIND_ADDRESS_NO_PORT): chosen by `bind` it would be taken for all
+/// destinations, and some 28,000 flows would be all there are.
+#[cfg(target_os = "linux")]
+fn choose_port_late(socket: &TcpSocket) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    use std::os::fd::AsFd as _;
+
+    setsockopt(&socket.as_fd(), sockopt::IpBindAddressNoPort, &true)?;
+    Ok(())
 }
 
 /// A flow's life.

@@ -125,7 +125,9 @@ impl Flows {
         if self.connecting.get() >= config.tcp_connecting_max {
             return Err(DropReason::ConnectingFull);
         }
-        let socket = connect::socket(destination).map_err(|error| errno::why_no_socket(&error))?;
+        let source = config.source(destination.ip());
+        let socket = connect::socket(destination, source);
+        let socket = socket.map_err(|error| errno::why_no_socket(&error))?;
         let flow = Rc::new(Flow {
             feed: Feed::new(config.mtu),
             syn: RefCell::new(Some(compact(syn))),

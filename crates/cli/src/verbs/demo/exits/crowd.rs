@@ -8,12 +8,34 @@
 //! A *stray* is a connection that took another exit for no reason: after the first one
 //! over a new exit that succeeded, and before the next fault, all that begin take that.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use quell_lab::load::Asked;
 
-use super::scene::exit_of;
 use super::{EXITS, Tally};
+
+/// A request that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Request {
+    /// When its connection was begun.
+    began: Instant,
+    /// When its answer, or its failure, was complete.
+    ended: Instant,
+    /// The exit that its answer came through; `None`: there was none.
+    exit: Option<usize>,
+}
+
+/// What was asked, with the exits that `exit_of` tells from addresses.
+pub(super) fn requests(asked: &[Asked], exit_of: impl Fn(IpAddr) -> Option<usize>) -> Vec<Request> {
+    let requests = asked.iter().map(|asked| Request {
+        began: asked.began,
+        ended: asked.ended,
+        // An answer through no exit is no answer.
+        exit: asked.answer.ok().and_then(&exit_of),
+    });
+    requests.collect()
+}
 
 /// When what happened.
 #[derive(Debug, Clone, Copy)]
@@ -50,32 +72,32 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    pub(super) fn of(asked: &[Asked], moments: &Moments) -> Self {
+    pub(super) fn of(requests: &[Request], moments: &Moments) -> Self {
         let Moments {
             frozen,
             killed,
             silent,
             healed,
         } = *moments;
-        let failed = |is: &dyn Fn(&Asked) -> bool| {
-            let failed = asked
+        let failed = |is: &dyn Fn(&Request) -> bool| {
+            let failed = requests
                 .iter()
-                .filter(|asked| asked.answer.is_err() && is(asked));
+                .filter(|request| request.exit.is_none() && is(request));
             failed.count() as u64
         };
-        let is_open = |asked: &Asked| asked.began <= killed && asked.ended >= killed;
-        let is_silent = |asked: &Asked| asked.began <= healed && asked.ended >= silent;
-        let left = [(frozen, killed), (killed, silent)].map(|span| Leaving::of(asked, span));
-        let later = asked.iter().filter(|asked| asked.began > healed);
-        let answered = later.filter(|asked| asked.answer.is_ok());
+        let is_open = |request: &Request| request.began <= killed && request.ended >= killed;
+        let is_silent = |request: &Request| request.began <= healed && request.ended >= silent;
+        let left = [(frozen, killed), (killed, silent)].map(|span| Leaving::of(requests, span));
+        let later = requests.iter().filter(|request| request.began > healed);
+        let answered = later.filter(|request| request.exit.is_some());
         Self {
-            answers: tally(asked, 0).answers,
+            answers: tally(requests).answers,
             after_freeze: left[0].after,
             after_kill: left[1].after,
-            after_heal: answered.map(|asked| asked.ended - healed).min(),
+            after_heal: answered.map(|request| request.ended - healed).min(),
             failed_open: failed(&is_open),
-            failed_silent: failed(&|asked| is_silent(asked) && !is_open(asked)),
-            failed_else: failed(&|asked| !is_silent(asked) && !is_open(asked)),
+            failed_silent: failed(&|request| is_silent(request) && !is_open(request)),
+            failed_else: failed(&|request| !is_silent(request) && !is_open(request)),
             strays: left.iter().map(|left| left.strays).sum(),
         }
     }
@@ -88,17 +110,16 @@ struct Leaving {
 }
 
 impl Leaving {
-    fn of(asked: &[Asked], (fault, end): (Instant, Instant)) -> Self {
-        let exit = |asked: &Asked| asked.answer.ok().and_then(exit_of);
-        let before = asked.iter().filter(|asked| asked.ended < fault);
-        let old = before.filter_map(exit).next_back();
+    fn of(requests: &[Request], (fault, end): (Instant, Instant)) -> Self {
+        let before = requests.iter().filter(|request| request.ended < fault);
+        let old = before.filter_map(|request| request.exit).next_back();
         let within = || {
-            asked
+            requests
                 .iter()
-                .filter(|asked| asked.began > fault && asked.began < end)
+                .filter(|request| request.began > fault && request.began < end)
         };
-        let moved = within().filter(|asked| exit(asked).is_some() && exit(asked) != old);
-        let Some(first) = moved.min_by_key(|asked| asked.ended) else {
+        let moved = within().filter(|request| request.exit.is_some() && request.exit != old);
+        let Some(first) = moved.min_by_key(|request| request.ended) else {
             return Self {
                 after: None,
                 strays: 0,
@@ -106,9 +127,9 @@ impl Leaving {
         };
         // What was open when the next fault came may have moved because of that one.
         let settled = within()
-            .filter(|asked| asked.began > first.ended && asked.ended < end)
-            .filter(|asked| asked.answer.is_ok());
-        let strays = settled.filter(|asked| exit(asked) != exit(first));
+            .filter(|request| request.began > first.ended && request.ended < end)
+            .filter(|request| request.exit.is_some());
+        let strays = settled.filter(|request| request.exit != first.exit);
         Self {
             after: Some(first.ended - fault),
             strays: strays.count() as u64,
@@ -116,16 +137,13 @@ impl Leaving {
     }
 }
 
-/// What has come to pass so far.
-pub(super) fn tally(asked: &[Asked], stream_bytes: u64) -> Tally {
-    let mut tally = Tally {
-        stream_bytes,
-        ..Tally::default()
-    };
-    for asked in asked {
-        match asked.answer.map(exit_of) {
-            Ok(Some(exit)) => tally.answers[exit] += 1,
-            Ok(None) | Err(_) => tally.failed += 1,
+/// Answers and failures so far.
+pub(super) fn tally(requests: &[Request]) -> Tally {
+    let mut tally = Tally::default();
+    for request in requests {
+        match request.exit {
+            Some(exit) => tally.answers[exit] += 1,
+            None => tally.failed += 1,
         }
     }
     tally
@@ -151,22 +169,34 @@ mod tests {
         }
     }
 
-    fn asked(start: Instant, began_ms: u32, ended_ms: u32, exit: Option<u8>) -> Asked {
-        let address = |exit| IpAddr::from([10, 85 + exit, 0, 9]);
-        Asked {
-            began: start + began_ms * MS,
-            ended: start + ended_ms * MS,
-            answer: exit.map(address).ok_or(ErrorKind::TimedOut),
-        }
+    fn crowd(of: &[(u32, u32, Option<usize>)]) -> Crowd {
+        let start = Instant::now();
+        let requests = of.iter().map(|(began_ms, ended_ms, exit)| Request {
+            began: start + *began_ms * MS,
+            ended: start + *ended_ms * MS,
+            exit: *exit,
+        });
+        let requests: Vec<_> = requests.collect();
+        Crowd::of(&requests, &moments(start))
     }
 
-    fn crowd(requests: &[(u32, u32, Option<u8>)]) -> Crowd {
-        let start = Instant::now();
-        let asked: Vec<_> = requests
-            .iter()
-            .map(|(began, ended, exit)| asked(start, *began, *ended, *exit))
-            .collect();
-        Crowd::of(&asked, &moments(start))
+    #[test]
+    fn an_answer_through_no_exit_is_none() {
+        let now = Instant::now();
+        let asked = |answer| Asked {
+            began: now,
+            ended: now,
+            answer,
+        };
+        let answers = [
+            Ok(IpAddr::from([10, 86, 0, 9])),
+            Ok(IpAddr::from([10, 80, 0, 9])),
+            Err(ErrorKind::TimedOut),
+        ];
+        let exit_of = |address| (address == IpAddr::from([10, 86, 0, 9])).then_some(1);
+        let exits = requests(&answers.map(asked), exit_of);
+        let exits: Vec<_> = exits.iter().map(|request| request.exit).collect();
+        assert_eq!(exits, [Some(1), None, None]);
     }
 
     #[test]

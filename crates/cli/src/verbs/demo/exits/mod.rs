@@ -11,33 +11,32 @@
 //! get a stream while they are that. So when B is killed, something is open on another
 //! exit, A: what is open there is to notice nothing.
 //!
-//! A provider that is frozen (SIGSTOP) is the worst kind of silence: the host answers,
+//! A provider that is frozen is the worst kind of silence: the host answers,
 //! the socket takes what is sent, and nothing ever comes back.
+//!
+//! Who plays, and in which network, is the [`Stage`]'s business.
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `scene` | the client, the exits and the world behind them |
 //! | `crowd` | what became of short requests: which exit, how soon, how many failed |
 //! | `verdict` | the bounds, and whether they held |
 
 mod crowd;
-mod scene;
 mod verdict;
 
 use std::io::Write;
-use std::path::Path;
+use std::net::IpAddr;
+use std::ops::Sub;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
-use quell_lab::child::Signal;
-use quell_lab::load::{HttpLoad, HttpLoadConfig, TcpLoad, TcpSink};
+use quell_lab::load::{HttpLoad, TcpLoad, TcpSink};
 use serde_json::Value;
 
 use super::books::Books;
+use super::loads::{said, settle};
 use crate::Failure;
-use crowd::{Crowd, Moments};
-use scene::Scene;
+use crowd::{Crowd, Moments, Request};
 pub(super) use verdict::Figures;
 
 /// Exits of the act.
@@ -51,38 +50,69 @@ const SILENCE_S: u64 = 19;
 const HEAL_S: u64 = 25;
 const END_S: u64 = 31;
 
-/// Of each stream: enough to see it move many times a second.
-const RATE_BIT_S: u64 = 500_000;
-/// How long the stream's last bytes may take once it has ended.
-const SETTLE_TIME: Duration = Duration::from_secs(5);
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// What the act is played on. Exits are counted from 0.
+pub(super) trait Stage {
+    /// What the client says of itself.
+    fn client_status(&self) -> Result<Value, Failure>;
 
-/// A stream and where it comes out.
-struct Stream {
-    load: TcpLoad,
-    sink: TcpSink,
+    /// The exit that a connection took which comes from `address`, as a service of the world sees it.
+    fn exit_of(address: IpAddr) -> Option<usize>;
+
+    /// Starts short requests to a service that answers with the address that it sees.
+    fn crowd(&self) -> Result<HttpLoad, Failure>;
+
+    /// Opens a steady stream, which moves many times a second, over the exit that is the first choice, to a sink of its own.
+    fn stream(&self) -> Result<Stream, Failure>;
+
+    /// From now on `exit` takes what comes and says nothing.
+    fn freeze(&mut self, exit: usize) -> Result<(), Failure>;
+
+    /// It goes on.
+    fn thaw(&mut self, exit: usize) -> Result<(), Failure>;
+
+    /// It is gone without a word, and so is all that it held.
+    fn kill(&mut self, exit: usize) -> Result<(), Failure>;
+
+    /// Nothing passes to any exit, nor back.
+    fn silence(&mut self) -> Result<(), Failure>;
+
+    /// Everything passes again.
+    fn heal(&mut self) -> Result<(), Failure>;
+
+    /// What the exits that live say of themselves.
+    fn provider_statuses(&mut self) -> Result<Vec<Value>, Failure>;
 }
 
-/// What the client said of its window.
-#[derive(Debug, Clone, Copy)]
-struct Window {
-    /// Exits that were sent away so far.
-    evictions: u64,
+/// A stream and where it comes out.
+pub(super) struct Stream {
+    pub(super) load: TcpLoad,
+    pub(super) sink: TcpSink,
 }
 
 /// Plays the act, a line a second to `talk`.
-pub(super) fn measure(folder: &Path, talk: &mut dyn Write) -> Result<Figures, Failure> {
-    writeln!(talk, "a client and three exits, each in a namespace …")?;
-    let mut scene = Scene::set(folder)?;
-    let first = scene.main_exit()?;
+pub(super) fn measure<S: Stage>(stage: &mut S, talk: &mut dyn Write) -> Result<Figures, Failure> {
+    let first = main_exit(&stage.client_status()?)?;
     write!(
         talk,
         "\n8 at a time, short requests over connections of their own; exit {} is the\n\
          first choice. Answers by the exit that they came through:\n\n",
         first + 1
     )?;
-    let act = Act::begin(&scene, first)?;
-    act.play(&mut scene, talk)
+    let act = Act::begin(stage, first)?;
+    act.play(stage, talk)
+}
+
+/// The exit that takes new connections.
+pub(super) fn main_exit(status: &Value) -> Result<usize, Failure> {
+    let main = status["main_exit"].as_u64();
+    let main = main.and_then(|main| usize::try_from(main).ok());
+    said("main_exit", main.filter(|main| *main < EXITS))
+}
+
+/// How many exits can take new connections.
+pub(super) fn usable(status: &Value) -> usize {
+    let exits = status["exits"].as_array().into_iter().flatten();
+    exits.filter(|exit| exit["is_usable"] == true).count()
 }
 
 struct Act {
@@ -90,167 +120,191 @@ struct Act {
     /// The first choice at the beginning.
     first: usize,
     crowd: HttpLoad,
+    exit_of: fn(IpAddr) -> Option<usize>,
     on_first: Stream,
 }
 
 impl Act {
-    fn begin(scene: &Scene, first: usize) -> Result<Self, Failure> {
-        let on_first = Stream::open(scene)?;
-        let server = scene.server.address();
-        let load = || HttpLoad::start(server, HttpLoadConfig::default());
+    fn begin<S: Stage>(stage: &S, first: usize) -> Result<Self, Failure> {
+        let on_first = stage.stream()?;
         Ok(Self {
-            crowd: scene.net.client.run(load)??,
+            crowd: stage.crowd()?,
+            exit_of: S::exit_of,
             start: Instant::now(),
             first,
             on_first,
         })
     }
 
-    fn play(self, scene: &mut Scene, talk: &mut dyn Write) -> Result<Figures, Failure> {
-        let mut teller = Teller::new(talk)?;
-        teller.tell(&self, FREEZE_S, "steady")?;
-        scene.providers[self.first]
-            .child()
-            .signal(Signal::SIGSTOP)?;
+    fn play<S: Stage>(self, stage: &mut S, talk: &mut dyn Write) -> Result<Figures, Failure> {
+        let name = |exit: usize, what: &str| format!("exit {} {what}", exit + 1);
+        let mut teller = Teller::new(self.tally(stage)?, talk)?;
+        teller.tell(&self, stage, FREEZE_S, "steady")?;
+        stage.freeze(self.first)?;
         let frozen = Instant::now();
-        teller.tell(
-            &self,
-            FREEZE_S + 4,
-            &format!("exit {} frozen", self.first + 1),
-        )?;
-        let second = scene.main_exit()?;
-        let on_second = Stream::open(scene)?;
-        teller.tell(&self, THAW_S, &format!("exit {} frozen", self.first + 1))?;
-        scene.providers[self.first]
-            .child()
-            .signal(Signal::SIGCONT)?;
+        teller.tell(&self, stage, FREEZE_S + 4, &name(self.first, "frozen"))?;
+        let second = main_exit(&stage.client_status()?)?;
+        let on_second = stage.stream()?;
+        teller.tell(&self, stage, THAW_S, &name(self.first, "frozen"))?;
+        stage.thaw(self.first)?;
         let thawed = Instant::now();
-        teller.tell(&self, KILL_S, &format!("exit {} thawed", self.first + 1))?;
+        teller.tell(&self, stage, KILL_S, &name(self.first, "thawed"))?;
         let killed = Instant::now();
-        scene.providers[second].kill()?;
-        teller.tell(&self, SILENCE_S, &format!("exit {} killed", second + 1))?;
-        let before = window(&scene.client.status()?)?;
+        stage.kill(second)?;
+        teller.tell(&self, stage, SILENCE_S, &name(second, "killed"))?;
+        let before = evictions(&stage.client_status()?)?;
         let silent = Instant::now();
-        scene.each_site(|net, site| net.cut(site))?;
-        teller.tell(&self, HEAL_S, "all silent")?;
+        stage.silence()?;
+        teller.tell(&self, stage, HEAL_S, "all silent")?;
         let healed = Instant::now();
-        scene.each_site(|net, site| net.heal(site))?;
-        teller.tell(&self, END_S, "healed")?;
+        stage.heal()?;
+        teller.tell(&self, stage, END_S, "healed")?;
         let moments = Moments {
             frozen,
             killed,
             silent,
             healed,
         };
-        let crowd = Crowd::of(&self.crowd.asked(), &moments);
+        let (crowd, seconds) = (Crowd::of(&self.requests(), &moments), teller.seconds);
         drop((self.crowd, on_second));
         let arrivals = self.on_first.sink.arrivals();
         let after = |moment: Instant| Some(arrivals.first_after(moment)? - moment);
         let (stream_thawed, stream_healed) = (after(thawed), after(healed));
         let stream_gap = arrivals.gap_max_between(killed, silent);
-        let (sent, arrived) = self.on_first.settle();
-        let (client, others) = scene.ask()?;
-        let evictions = window(&client)?.evictions - before.evictions;
-        let figures = Figures {
+        let stream_bytes = settle(self.on_first.load, &self.on_first.sink);
+        let client = stage.client_status()?;
+        Ok(Figures {
             crowd,
             stream_thawed,
             stream_healed,
             stream_gap,
-            stream_bytes: (sent, arrived),
-            evictions,
+            stream_bytes,
+            evictions: evictions(&client)? - before,
             client: Books::of_client(&client),
-            unaccounted_by_exits: others,
-        };
-        scene.clear()?;
-        Ok(figures)
+            unaccounted_by_exits: unaccounted(&stage.provider_statuses()?),
+            seconds,
+        })
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        crowd::requests(&self.crowd.asked(), self.exit_of)
+    }
+
+    /// What has come to pass so far.
+    fn tally(&self, stage: &impl Stage) -> Result<Tally, Failure> {
+        let status = stage.client_status()?;
+        Ok(Tally {
+            stream_bytes: self.on_first.sink.arrivals().bytes(),
+            bytes_out: said("bytes_out", status["udp"]["bytes_out"].as_u64())?,
+            ..crowd::tally(&self.requests())
+        })
     }
 }
 
-impl Stream {
-    /// A stream over the exit that is the first choice, to a sink of its own.
-    fn open(scene: &Scene) -> Result<Self, Failure> {
-        let sink = scene.sink()?;
-        let to = sink.address();
-        let load = scene.net.client.run(|| TcpLoad::start(to, RATE_BIT_S))??;
-        Ok(Self { load, sink })
-    }
-
-    /// Ends it and waits until it is whole, or for long enough: bytes sent, and arrived.
-    fn settle(self) -> (u64, u64) {
-        let sent = self.load.sent_bytes();
-        // A stream that broke off is seen in what did not arrive.
-        let sent = self.load.stop().unwrap_or(sent);
-        let end = Instant::now() + SETTLE_TIME;
-        let arrivals = self.sink.arrivals();
-        while arrivals.bytes() < sent && Instant::now() < end {
-            thread::sleep(LOOK_INTERVAL);
-        }
-        (sent, arrivals.bytes())
-    }
+/// Packets and packs that exits cannot account for.
+fn unaccounted(statuses: &[Value]) -> u64 {
+    let missing = statuses.iter().map(|status| {
+        let missing = status["unaccounted"].as_i64();
+        missing.map_or(u64::MAX, i64::unsigned_abs)
+    });
+    missing.fold(0, u64::saturating_add)
 }
 
-/// Writes the timeline.
+/// Exits that the client has sent away so far.
+fn evictions(status: &Value) -> Result<u64, Failure> {
+    said("evictions", status["window"]["evictions"].as_u64())
+}
+
+/// Writes the timeline, and keeps it.
 struct Teller<'a> {
     talk: &'a mut dyn Write,
-    second: u64,
     told: Tally,
+    seconds: Vec<Second>,
 }
 
-/// What had come to pass by a second.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    answers: [u64; EXITS],
-    failed: u64,
-    stream_bytes: u64,
+/// What had come to pass by a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Answers by the exit that they came through.
+    pub(super) answers: [u64; EXITS],
+    /// Requests that failed.
+    pub(super) failed: u64,
+    /// Bytes of the first stream that arrived.
+    pub(super) stream_bytes: u64,
+    /// UDP bytes that the client sent.
+    pub(super) bytes_out: u64,
+}
+
+/// What came to pass within one second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Second {
+    /// What was done to the exits.
+    pub(super) what: String,
+    /// What moved.
+    pub(super) moved: Tally,
 }
 
 impl<'a> Teller<'a> {
-    fn new(talk: &'a mut dyn Write) -> Result<Self, Failure> {
+    fn new(told: Tally, talk: &'a mut dyn Write) -> Result<Self, Failure> {
         write!(talk, "{HEAD}")?;
         Ok(Self {
             talk,
-            second: 0,
-            told: Tally::default(),
+            told,
+            seconds: Vec::new(),
         })
     }
 
     /// A line a second until `until`.
-    fn tell(&mut self, act: &Act, until: u64, what: &str) -> Result<(), Failure> {
-        while self.second < until {
-            self.second += 1;
-            let deadline = act.start + Duration::from_secs(self.second);
+    fn tell(
+        &mut self,
+        act: &Act,
+        stage: &impl Stage,
+        until: u64,
+        what: &str,
+    ) -> Result<(), Failure> {
+        let first = self.seconds.len() as u64 + 1;
+        for second in first..=until {
+            let deadline = act.start + Duration::from_secs(second);
             thread::sleep(deadline.saturating_duration_since(Instant::now()));
-            let tally = crowd::tally(&act.crowd.asked(), act.on_first.sink.arrivals().bytes());
-            let line = line(self.second, what, tally, self.told);
-            write!(self.talk, "{line}")?;
+            let tally = act.tally(stage)?;
+            let moved = tally - self.told;
+            write!(self.talk, "{}", line(second, what, moved))?;
             self.talk.flush()?;
             self.told = tally;
+            let what = what.to_owned();
+            self.seconds.push(Second { what, moved });
         }
         Ok(())
+    }
+}
+
+impl Sub for Tally {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        let mut answers = self.answers;
+        for (now, then) in answers.iter_mut().zip(earlier.answers) {
+            *now = now.saturating_sub(then);
+        }
+        Self {
+            answers,
+            failed: self.failed.saturating_sub(earlier.failed),
+            stream_bytes: self.stream_bytes.saturating_sub(earlier.stream_bytes),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+        }
     }
 }
 
 /// The timeline's head.
 const HEAD: &str = "second  what           exit 1  exit 2  exit 3  failed  first stream's bytes\n";
 
-fn line(second: u64, what: &str, now: Tally, before: Tally) -> String {
+fn line(second: u64, what: &str, moved: Tally) -> String {
     let mut line = format!("{second:>6}  {what:<13}");
-    for (now, before) in now.answers.iter().zip(before.answers) {
-        line += &format!("{:>8}", now.saturating_sub(before));
+    for answers in moved.answers {
+        line += &format!("{answers:>8}");
     }
-    let bytes = now.stream_bytes.saturating_sub(before.stream_bytes);
-    line + &format!(
-        "{:>8}{:>22}\n",
-        now.failed.saturating_sub(before.failed),
-        super::text::grouped(bytes)
-    )
-}
-
-fn window(status: &Value) -> Result<Window, Failure> {
-    let evictions = status["window"]["evictions"].as_u64();
-    let evictions =
-        evictions.ok_or_else(|| Failure::Failed(anyhow!("the client does not say evictions")))?;
-    Ok(Window { evictions })
+    let bytes = super::text::grouped(moved.stream_bytes);
+    line + &format!("{:>8}{bytes:>22}\n", moved.failed)
 }
 
 #[cfg(test)]
@@ -263,13 +317,15 @@ mod tests {
             answers: [100, 1_250, 0],
             failed: 3,
             stream_bytes: 1_062_500,
+            bytes_out: 9,
         };
         let before = Tally {
             answers: [100, 1_000, 0],
             failed: 1,
             stream_bytes: 1_000_000,
+            bytes_out: 5,
         };
-        let line = line(7, "exit 1 frozen", now, before);
+        let line = line(7, "exit 1 frozen", now - before);
         assert_eq!(
             line,
             "     7  exit 1 frozen       0     250       0       2                62,500\n"

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::super::books::Books;
 use super::super::bounds::{Bound, Table, bound, ms};
 use super::super::text::grouped;
-use super::EXITS;
 use super::crowd::Crowd;
+use super::{EXITS, Second};
 
 const NEW_CONNECTION_MS_MAX: u64 = 4_000;
 const STREAM_RESUMED_MS_MAX: u64 = 20_000;
@@ -38,9 +38,16 @@ pub(in super::super) struct Figures {
     pub(super) client: Books,
     /// What the exits that lived to the end cannot account for.
     pub(super) unaccounted_by_exits: u64,
+    /// All of it, second by second.
+    pub(super) seconds: Vec<Second>,
 }
 
 impl Figures {
+    /// What moved, second by second.
+    pub(in super::super) fn seconds(&self) -> &[Second] {
+        &self.seconds
+    }
+
     fn unaccounted(&self) -> u64 {
         let client = self.client.unaccounted();
         client.saturating_add(self.unaccounted_by_exits)
@@ -168,7 +175,7 @@ impl fmt::Display for Figures {
         let (accepted, dropped) = (grouped(accepted), grouped(dropped));
         writeln!(
             f,
-            "client: {accepted} packets taken from the TUN, {dropped} of them dropped by reason"
+            "client: {accepted} packets to carry, {dropped} of them dropped by reason"
         )?;
         write!(f, "{}", Table(&self.bounds()))
     }
@@ -201,6 +208,7 @@ mod tests {
             evictions: 0,
             client: Books::of_client(&json!({"unaccounted": 0})),
             unaccounted_by_exits: 0,
+            seconds: Vec::new(),
         }
     }
 

@@ -23,6 +23,7 @@ fn at_the_bounds() -> Figures {
             tcp_resumed: Some(Duration::from_millis(1_200)),
             tcp_bytes_sent: 5_000,
             tcp_bytes_arrived: 5_000,
+            seconds: Vec::new(),
         },
         max_sends_of_one_pack: Some(17),
         client: Books::of_client(&status),

@@ -3,38 +3,54 @@
 //! The exits do not translate, for which a bare machine would need `nft`. Each has a
 //! pool of its own and the world knows the way to each, so the source that a service
 //! of the world sees is the client's address at the exit that carried the connection.
+//!
+//! An exit that freezes is stopped (SIGSTOP), one that dies is killed (SIGKILL), and
+//! silence is a router that drops.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use anyhow::anyhow;
+use quell_lab::child::Signal;
 use quell_lab::http::Server;
-use quell_lab::load::TcpSink;
+use quell_lab::load::{HttpLoad, HttpLoadConfig, TcpLoad, TcpSink};
 use quell_lab::topology::{self, Fan, WORLD_V4, pool};
 use quell_net::identity::Identity;
 use quell_wire::registry::DEFAULT_PORT;
 use serde_json::Value;
 
-use super::super::WIRE_MTU;
-use super::EXITS;
+use super::super::exits::{self, EXITS, Figures, Stage, Stream, usable};
+use super::WIRE_MTU;
 use crate::Failure;
 use crate::stage::{AnotherProvider, End, Plan};
+
+/// Of each stream.
+const STREAM_BIT_S: u64 = 500_000;
 
 /// The pools are 10.85.0.0/16 and those that follow.
 const FIRST_POOL: u8 = 85;
 
+/// Plays the second act.
+pub(in super::super) fn measure(folder: &Path, talk: &mut dyn Write) -> Result<Figures, Failure> {
+    writeln!(talk, "a client and three exits, each in a namespace …")?;
+    let mut scene = Scene::set(folder)?;
+    let figures = exits::measure(&mut scene, talk)?;
+    scene.clear()?;
+    Ok(figures)
+}
+
 /// Everything, running.
-pub(super) struct Scene {
+struct Scene {
     // Dropped in this order: processes before the namespaces they live in.
-    pub(super) client: End,
-    pub(super) providers: Vec<End>,
-    pub(super) server: Server,
-    pub(super) net: Fan,
+    client: End,
+    providers: Vec<End>,
+    server: Server,
+    net: Fan,
 }
 
 impl Scene {
     /// Sets everything up and waits until all exits can take new connections.
-    pub(super) fn set(folder: &Path) -> Result<Self, Failure> {
+    fn set(folder: &Path) -> Result<Self, Failure> {
         let net = topology::fan(EXITS as u8, WIRE_MTU)?;
         let plan = plan(folder, &net)?;
         plan.write()?;
@@ -43,9 +59,7 @@ impl Scene {
         let server = net.world.run(|| Server::start(any))??;
         let mut client = plan.up(&net.client)?;
         client.until("up with all exits", |status| {
-            let exits = status["exits"].as_array().into_iter().flatten();
-            let usable = exits.filter(|exit| exit["is_usable"] == true).count();
-            status["interface_ready"] == true && usable == EXITS
+            status["interface_ready"] == true && usable(status) == EXITS
         })?;
         Ok(Self {
             client,
@@ -55,45 +69,8 @@ impl Scene {
         })
     }
 
-    /// The exit that takes new connections.
-    pub(super) fn main_exit(&self) -> Result<usize, Failure> {
-        let main = self.client.status()?["main_exit"].as_u64();
-        let main = main.and_then(|main| usize::try_from(main).ok());
-        main.filter(|main| *main < EXITS)
-            .ok_or_else(|| Failure::Failed(anyhow!("the client does not say main_exit")))
-    }
-
-    /// A sink in the world.
-    pub(super) fn sink(&self) -> Result<TcpSink, Failure> {
-        let any = SocketAddr::new(WORLD_V4, 0);
-        Ok(self.net.world.run(|| TcpSink::start(any))??)
-    }
-
-    pub(super) fn each_site(
-        &mut self,
-        mut act: impl FnMut(&mut Fan, usize) -> quell_lab::Result<()>,
-    ) -> Result<(), Failure> {
-        for site in 0..EXITS {
-            act(&mut self.net, site)?;
-        }
-        Ok(())
-    }
-
-    /// What the client says last, and what the exits that live cannot account for.
-    pub(super) fn ask(&mut self) -> Result<(Value, u64), Failure> {
-        let mut unaccounted = 0_u64;
-        for provider in &mut self.providers {
-            if provider.child().try_wait()?.is_none() {
-                let missing = provider.status()?["unaccounted"].as_i64();
-                let missing = missing.map_or(u64::MAX, i64::unsigned_abs);
-                unaccounted = unaccounted.saturating_add(missing);
-            }
-        }
-        Ok((self.client.status()?, unaccounted))
-    }
-
     /// Ends in good order what still runs.
-    pub(super) fn clear(&mut self) -> Result<(), Failure> {
+    fn clear(&mut self) -> Result<(), Failure> {
         self.client.stop()?;
         for provider in &mut self.providers {
             if provider.child().try_wait()?.is_none() {
@@ -101,6 +78,66 @@ impl Scene {
             }
         }
         Ok(())
+    }
+}
+
+impl Stage for Scene {
+    fn client_status(&self) -> Result<Value, Failure> {
+        Ok(self.client.status()?)
+    }
+
+    fn exit_of(address: IpAddr) -> Option<usize> {
+        exit_of(address)
+    }
+
+    fn crowd(&self) -> Result<HttpLoad, Failure> {
+        let server = self.server.address();
+        let load = || HttpLoad::start(server, HttpLoadConfig::default());
+        Ok(self.net.client.run(load)??)
+    }
+
+    fn stream(&self) -> Result<Stream, Failure> {
+        let any = SocketAddr::new(WORLD_V4, 0);
+        let sink = self.net.world.run(|| TcpSink::start(any))??;
+        let to = sink.address();
+        let load = self.net.client.run(|| TcpLoad::start(to, STREAM_BIT_S))??;
+        Ok(Stream { load, sink })
+    }
+
+    fn freeze(&mut self, exit: usize) -> Result<(), Failure> {
+        Ok(self.providers[exit].child().signal(Signal::SIGSTOP)?)
+    }
+
+    fn thaw(&mut self, exit: usize) -> Result<(), Failure> {
+        Ok(self.providers[exit].child().signal(Signal::SIGCONT)?)
+    }
+
+    fn kill(&mut self, exit: usize) -> Result<(), Failure> {
+        Ok(self.providers[exit].kill()?)
+    }
+
+    fn silence(&mut self) -> Result<(), Failure> {
+        for site in 0..EXITS {
+            self.net.cut(site)?;
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self) -> Result<(), Failure> {
+        for site in 0..EXITS {
+            self.net.heal(site)?;
+        }
+        Ok(())
+    }
+
+    fn provider_statuses(&mut self) -> Result<Vec<Value>, Failure> {
+        let mut statuses = Vec::new();
+        for provider in &mut self.providers {
+            if provider.child().try_wait()?.is_none() {
+                statuses.push(provider.status()?);
+            }
+        }
+        Ok(statuses)
     }
 }
 
@@ -126,7 +163,7 @@ fn plan(folder: &Path, net: &Fan) -> Result<Plan, Failure> {
 }
 
 /// Which exit knows the client by `address`.
-pub(super) fn exit_of(address: IpAddr) -> Option<usize> {
+fn exit_of(address: IpAddr) -> Option<usize> {
     let IpAddr::V4(address) = address else {
         return None;
     };
