@@ -44,14 +44,15 @@ pub(super) fn announcement(wire: &str, outage_s: u64) -> String {
 
 /// The tunnel that a client's status shows.
 pub(super) fn tunnel(status: &Value) -> String {
-    let show = |address: &Value| match (address[0].as_str(), address[1].as_u64()) {
-        (Some(address), Some(len)) => format!("{address}/{len}"),
-        (_, _) => "none".to_owned(),
-    };
+    let addresses = ["ipv4", "ipv6"].map(|family| {
+        let address = &status["addresses"][family];
+        let (address, len) = (address[0].as_str()?, address[1].as_u64()?);
+        Some(format!("{address}/{len}"))
+    });
+    let addresses: Vec<_> = addresses.into_iter().flatten().collect();
     format!(
-        "tunnel    {}, {};\n          packets of up to {} bytes cross whole\n",
-        show(&status["addresses"]["ipv4"]),
-        show(&status["addresses"]["ipv6"]),
+        "tunnel    {};\n          packets of up to {} bytes cross whole\n",
+        addresses.join(", "),
         status["exits"][0]["path"]["inner_mtu"]
     )
 }

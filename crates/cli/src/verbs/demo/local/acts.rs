@@ -23,10 +23,8 @@ use crate::Failure;
 /// Between two of the quiet pings.
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Of each stream of the second act: so little that what waits for a frozen exit, 44 kB, finds room in its flow's queue when
-/// the exit thaws. Of a larger burst some is dropped there, and the proxy's TCP, whose timer has doubled all the while, may
-/// send it again only seconds later: the act is about exits, not about that.
-const STREAM_BIT_S: u64 = 50_000;
+/// Of each stream of the second act, as on the other stage.
+const STREAM_BIT_S: u64 = 500_000;
 
 /// Plays the first act.
 pub(in super::super) fn measure_outage(
