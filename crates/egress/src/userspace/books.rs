@@ -37,7 +37,7 @@ counted! {
         FlowsFull = "flows_full",
         /// `tcp_connecting_max` flows wait for their outside connection.
         ConnectingFull = "connecting_full",
-        /// The host gave no socket: out of file descriptors, memory or ports.
+        /// The host gave no socket: out of file descriptors (but those left to the rest of the process), memory or ports.
         SocketsExhausted = "sockets_exhausted",
         /// The flow's queue was full.
         QueueFull = "queue_full",

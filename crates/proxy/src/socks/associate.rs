@@ -16,6 +16,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use quell_stack::spare;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -119,6 +120,7 @@ async fn begin(
     let ends = || Ok::<_, io::Error>((stream.local_addr()?, stream.peer_addr()?));
     let (own, application) = ends().map_err(|_| Refusal::ApplicationGone)?;
     let socket = UdpSocket::bind(SocketAddr::new(own.ip(), 0)).await;
+    let socket = socket.and_then(spare);
     let socket = socket.map_err(|_| Refusal::HostExhausted)?;
     // The port that an application says it will send from, if it knows.
     let port = match from {
