@@ -25,7 +25,7 @@ counted! {
         BadAddress = "bad_address",
         /// Neither TCP, UDP nor ICMP.
         UnsupportedProtocol = "unsupported_protocol",
-        /// An ICMP message that is no echo request.
+        /// An ICMP message that is neither an echo request nor an error about a packet to its sender.
         UnsupportedIcmp = "unsupported_icmp",
         /// A part of a larger datagram that is not, or was not in time, one of a whole.
         Fragment = "fragment",
