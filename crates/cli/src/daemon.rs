@@ -1,14 +1,20 @@
-//! What `up` and `provide` share: logs, signals, and a good end.
+//! What `up` and `provide` share: logs, descriptors, signals, and a good end.
+//!
+//! A flow through an egress or a proxy without privileges is a file descriptor, and the usual soft limit of 1,024 is there
+//! for programs that use `select`, which this one does not. The hard limit is the administrator's word on how many there
+//! may be; up to there the process may go without asking. A library leaves its host program's limits alone, so it is done
+//! here.
 
 use std::future::Future;
 use std::io::{self, IsTerminal as _};
 use std::pin::pin;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use quell::config::LogLevel;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::info;
 use tracing::level_filters::LevelFilter;
+use tracing::{info, warn};
 
 use crate::Failure;
 
@@ -28,6 +34,18 @@ pub(crate) fn start_log(level: LogLevel) {
         .with_target(false);
     // A second call in one process keeps the first's settings.
     let _ = log.try_init();
+}
+
+/// Lets the process open as many files as the system allows it. Where that is refused, fewer flows fit, and who is refused
+/// is counted.
+pub(crate) fn raise_file_limit() {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
+    let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) else {
+        return;
+    };
+    warn!(soft, hard, %error, "cannot raise the limit of open files");
 }
 
 /// Waits for SIGINT, SIGTERM, or until `ended` resolves; then `stop`s, and again at a

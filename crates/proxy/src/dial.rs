@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A name with addresses of both families is tried over both, IPv6 first, in turns (RFC 8305, without its history): a
-//! failure starts the next at once, silence after a head start. At most [`ATTEMPTS_MAX`] addresses of a name are tried.
+//! failure starts the next at once, silence after a head start. At most [`ATTEMPTS_MAX`] addresses of a name are tried;
+//! those that are no single host's are passed over.
 //! What is reported is the failure that says most: a refusal is news of the destination, silence is not.
 
 use std::net::{IpAddr, SocketAddr};
@@ -54,9 +55,10 @@ pub(crate) async fn dial(common: &Rc<Common>, target: &Target) -> Result<Open, R
         Target::Address(address) => (vec![address.ip()], address.port()),
         Target::Name(name, port) => (dns::resolve(common, name).await?, *port),
     };
-    let mut remotes = Vec::with_capacity(ATTEMPTS_MAX);
-    for address in in_turns(&addresses).take(ATTEMPTS_MAX) {
-        remotes.push(checked(SocketAddr::new(address, port))?);
+    let all = in_turns(&addresses).map(|address| checked(SocketAddr::new(address, port)));
+    let remotes: Vec<_> = all.filter_map(Result::ok).take(ATTEMPTS_MAX).collect();
+    if remotes.is_empty() {
+        return Err(Refusal::BadDestination);
     }
     race(common, remotes).await
 }

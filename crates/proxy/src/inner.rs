@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use quell_stack::HostStream;
+use quell_stack::{HostStream, spare};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::UnixStream;
@@ -35,6 +35,7 @@ pub(crate) struct Inner {
 /// The host is out of file descriptors.
 pub(crate) fn pair() -> io::Result<(Outer, Inner)> {
     let (outer, inner) = UnixStream::pair()?;
+    let (outer, inner) = (spare(outer)?, spare(inner)?);
     let is_broken = Arc::new(AtomicBool::new(false));
     let outer = Outer {
         stream: outer,

@@ -2,12 +2,14 @@
 //!
 //! Each connection has a task of its own, at most `connections_max` at once; one beyond is reset, which a browser shows as
 //! such, where one left in the kernel's queue would hang. A host that is out of file descriptors is no reason to end, nor
-//! to turn in a circle: connections wait in the kernel's queue, and a moment later accepting is tried again.
+//! to turn in a circle: connections wait in the kernel's queue, and a moment later accepting is tried again. One that was
+//! accepted out of what is left to the rest of the process ([`spare`]) waits here, and those behind it in the queue.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
 use std::time::Duration;
 
+use quell_stack::spare;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::books::{Asked, Event, Live, Refusal};
@@ -77,8 +79,10 @@ impl Listener {
         };
         loop {
             let Ok((stream, _)) = listener.accept().await else {
-                common.books.note(Event::AcceptDeferred);
-                tokio::time::sleep(REST).await;
+                defer(&common).await;
+                continue;
+            };
+            let Some(stream) = settle(&common, stream).await else {
                 continue;
             };
             if common.connections.count() >= common.limits.connections_max {
@@ -96,4 +100,25 @@ impl Listener {
             tokio::task::spawn_local(served);
         }
     }
+}
+
+async fn defer(common: &Common) {
+    common.books.note(Event::AcceptDeferred);
+    tokio::time::sleep(REST).await;
+}
+
+/// The stream, when it has a descriptor that it may keep: at once, or as soon as a copy gets one. `None` when it is lost
+/// over that.
+async fn settle(common: &Common, stream: TcpStream) -> Option<TcpStream> {
+    let mut stream = stream;
+    let mut settled = spare(&stream).is_ok();
+    while !settled {
+        defer(common).await;
+        // The copy has the lowest free number.
+        let held = stream.into_std().ok()?;
+        let copy = held.try_clone().and_then(spare);
+        settled = copy.is_ok();
+        stream = TcpStream::from_std(copy.unwrap_or(held)).ok()?;
+    }
+    Some(stream)
 }

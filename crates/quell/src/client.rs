@@ -1,4 +1,8 @@
 //! A client: a TUN or a proxy, and the tunnel behind it.
+//!
+//! With a proxy each connection of an application is a file descriptor of this process, less the last 32 that its limit
+//! (`RLIMIT_NOFILE`) allows, which are left to everything else. The limit is the embedding program's to raise: a library
+//! does not change it. The command `quell up` does.
 
 use std::sync::mpsc;
 

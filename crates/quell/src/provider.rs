@@ -1,4 +1,8 @@
 //! A provider: the QUIC server, and behind it a way to the world.
+//!
+//! With `egress.kind = "userspace"` each TCP flow and each UDP port of a client is a file descriptor of this process, less
+//! the last 32 that its limit (`RLIMIT_NOFILE`) allows, which are left to everything else. The limit is the embedding
+//! program's to raise: a library does not change it. The command `quell provide` does.
 
 use std::sync::mpsc;
 

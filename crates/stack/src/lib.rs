@@ -21,6 +21,7 @@
 //! | `sound` | whether a packet may be acted upon |
 //! | `answer` | resets and ICMP errors |
 //! | `memory` | buffers that cost what they hold |
+//! | `descriptors` | how many sockets are left to the rest of the process |
 //! | `ledger` | how the owner counts |
 //!
 //! Everything but the outer halves of the seam lives on one thread: it is borrowed, never locked, and never across an
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod descriptors;
 mod feed;
 mod host;
 mod ledger;
@@ -43,6 +45,7 @@ mod seam;
 mod sound;
 mod tcp;
 
+pub use descriptors::spare;
 pub use feed::{Feed, QUEUE_PACKETS_MAX, QueueFull};
 pub use host::HostStream;
 pub use ledger::Ledger;

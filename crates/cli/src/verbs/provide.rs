@@ -29,6 +29,7 @@ impl Provide {
             }
         };
         daemon::start_log(file.log.level);
+        daemon::raise_file_limit();
         let provider = Provider::start(&file)?;
         daemon::run_until_stopped(provider.ended(), || provider.stop())
     }

@@ -42,6 +42,7 @@ impl Up {
             *file = file.try_new().map_err(Failure::usage)?;
         }
         daemon::start_log(file.log.level);
+        daemon::raise_file_limit();
         let client = Client::start(&file)?;
         if let Some(proxy) = client.proxy() {
             say_where(streams, proxy.listening())?;

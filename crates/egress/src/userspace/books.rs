@@ -25,7 +25,7 @@ counted! {
         BadAddress = "bad_address",
         /// Neither TCP, UDP nor ICMP.
         UnsupportedProtocol = "unsupported_protocol",
-        /// An ICMP message that is no echo request.
+        /// An ICMP message that is neither an echo request nor an error about a packet to its sender.
         UnsupportedIcmp = "unsupported_icmp",
         /// A part of a larger datagram that is not, or was not in time, one of a whole.
         Fragment = "fragment",
@@ -37,7 +37,7 @@ counted! {
         FlowsFull = "flows_full",
         /// `tcp_connecting_max` flows wait for their outside connection.
         ConnectingFull = "connecting_full",
-        /// The host gave no socket: out of file descriptors, memory or ports.
+        /// The host gave no socket: out of file descriptors (but those left to the rest of the process), memory or ports.
         SocketsExhausted = "sockets_exhausted",
         /// The flow's queue was full.
         QueueFull = "queue_full",

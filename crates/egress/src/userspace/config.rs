@@ -20,8 +20,8 @@ use crate::error::EgressError;
 pub struct UserspaceConfig {
     /// Most TCP flows at once; a SYN beyond is answered with a reset.
     ///
-    /// 20,000: forty each for 500 clients. A flow is one file descriptor: the process's limit (`RLIMIT_NOFILE`) comes
-    /// first where it is lower. Range 1 to 1,000,000.
+    /// 20,000: forty each for 500 clients. A flow is one file descriptor: the process's limit (`RLIMIT_NOFILE`), less
+    /// 32 for everything else, comes first where it is lower. Range 1 to 1,000,000.
     pub tcp_flows_max: usize,
     /// Most TCP flows whose outside connection does not stand yet; a SYN beyond is answered with a reset.
     ///

@@ -118,9 +118,11 @@ impl Router {
         }
     }
 
-    /// Takes an ICMP error from the tunnel's side. The one that says something is "packet too big".
+    /// Takes an ICMP error from the tunnel's side. The one that says something is "packet too big", and it says it of
+    /// packets to its sender: a client must not make another's segments small.
     fn handle_error(&self, ip: &IpPacket<'_>) -> Result<(), DropReason> {
-        let quoted = icmp::quoted_flow(ip).ok_or(DropReason::UnsupportedIcmp)?;
+        let quoted = icmp::quoted_flow(ip).filter(|quoted| quoted.destination == ip.source());
+        let quoted = quoted.ok_or(DropReason::UnsupportedIcmp)?;
         let mtu = icmp::reported_mtu(ip).ok_or(DropReason::UnsupportedIcmp)?;
         let least = if ip.source().is_ipv4() { 576 } else { 1_280 };
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(least);

@@ -30,7 +30,15 @@ fn a_host_without_descriptors_refuses_and_goes_on() {
             });
             let refused = client.status().dropped(DropReason::SocketsExhausted);
             assert!((900..1_000).contains(&refused), "{refused}");
-            assert!(client.status().tcp_flows > 20, "some flows work");
+            assert!(client.status().tcp_flows > 10, "some flows work");
+            // The rest of the process has its half of so tiny a limit, to the last one.
+            let files = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok());
+            assert_eq!(files.collect::<Vec<_>>().len(), 32);
+            let own = (crate::client::V4, 9).into();
+            client.send_raw(quell_packet::build::udp(own, server, b"hello"));
+            client.until("a refusal", |client| {
+                client.status().dropped(DropReason::SocketsExhausted) == refused + 1
+            });
             // When descriptors are free again, so is the way.
             for flow in flows {
                 client.tcp(flow).abort();
@@ -121,11 +129,14 @@ fn an_idle_flow_is_small() {
         const FLOWS: usize = 1_000;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
-        let accepting = std::thread::spawn(move || {
-            (0..FLOWS)
-                .map(|_| listener.accept().unwrap())
-                .collect::<Vec<_>>()
-        });
+        listener.set_nonblocking(true).unwrap();
+        let mut streams = Vec::new();
+        let mut accepted = || {
+            while let Ok((stream, _)) = listener.accept() {
+                streams.push(stream);
+            }
+            streams.len()
+        };
         let mut client = Client::new();
         client.is_raw = true;
         let before = resident_bytes();
@@ -133,12 +144,14 @@ fn an_idle_flow_is_small() {
             let own = (crate::client::V4, 10_000 + number as u16).into();
             client.send_raw(quell_packet::build::tcp_syn(own, server, 1_240));
             client.turn(Duration::ZERO);
+            // Fewer on their way than a listener's queue holds: one beyond it would stand on our side alone.
+            client.until("flows accepted", |_| accepted() + 64 > number);
         }
         client.until("all flows", |client| {
             let status = client.status();
-            status.tcp_flows == FLOWS as u64 && status.tcp_connecting == 0
+            let all = FLOWS as u64;
+            status.tcp_flows == all && status.tcp_connecting == 0 && accepted() == FLOWS
         });
-        let streams = accepting.join().unwrap();
         client.others.clear();
         let each = resident_bytes().saturating_sub(before) / FLOWS;
         figure(&format!("{each} B resident for each idle flow"));

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 use std::net::UdpSocket;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quell_egress::userspace::Event;
+use quell_egress::userspace::{AllowAll, Event, UserspaceConfig};
 use quell_packet::build;
 
-use crate::client::{Client, V4};
+use crate::client::{Client, PATIENCE, V4};
 use crate::server::{pattern, serve};
 use crate::tcp::read_some;
 
@@ -108,4 +108,33 @@ fn datagrams_wait_in_the_kernel() {
         "the kernel's come next"
     );
     assert_eq!(status.count(Event::ReplyDropped), 0);
+}
+
+#[test]
+fn an_association_that_waits_for_room_ends_when_its_place_is_given_away() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = server.local_addr().unwrap();
+    let config = UserspaceConfig {
+        associations_max: 1,
+        ..UserspaceConfig::default()
+    };
+    let mut client = Client::with(config, Box::new(AllowAll));
+    client.send_raw(build::udp((V4, 5_000).into(), at, b"hello"));
+    let (_, from) = server.recv_from(&mut [0; 16]).unwrap();
+    // More than the way holds, so that the association waits with the rest in its socket.
+    let mut held = 0;
+    while client.status().count(Event::PacketOut) > held || held < 64 {
+        held = client.status().count(Event::PacketOut);
+        for _ in 0..100 {
+            server.send_to(&[7; 1_000], from).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    client.send_raw(build::udp((V4, 5_001).into(), at, b"hello"));
+    let start = Instant::now();
+    while client.status().count(Event::AssociationEvicted) == 0 {
+        assert!(start.elapsed() < PATIENCE, "{:?}", client.status());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(client.status().associations, 1);
 }

@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use quell_egress::userspace::DropReason;
 use quell_packet::build::{self, Segment};
 use quell_packet::tcp::flags;
-use quell_packet::{IpPacket, TcpView};
+use quell_packet::{IpPacket, TcpView, icmp};
 
 use crate::client::{Client, V4, V6};
 use crate::server::serve;
@@ -96,4 +97,49 @@ fn segments_keep_to_the_clients_mss_and_wait_for_nothing() {
     assert_eq!(lengths.iter().max(), Some(&536));
     client.for_a_while(Duration::from_millis(20));
     assert!(client.others.is_empty());
+}
+
+#[test]
+fn a_packet_too_big_is_heard_from_the_flows_own_client_alone() {
+    let (server, _thread) = serve("127.0.0.1:0", 1, |mut stream| {
+        for _ in 0..2 {
+            stream.read_exact(&mut [0]).unwrap();
+            stream.write_all(&[7; 1_200]).unwrap();
+        }
+    });
+    let mut client = Client::new();
+    client.is_raw = true;
+    let own = SocketAddr::from((V4, 7_200));
+    client.send_raw(syn(own, server, &[2, 4, 4, 216]));
+    let (theirs, ..) = next(&mut client);
+    let say = |sequence: u32, acknowledged: u32| {
+        let segment = Segment {
+            sequence,
+            acknowledgement: theirs.wrapping_add(acknowledged),
+            flags: flags::ACK | flags::PSH,
+            window: 65_535,
+            options: &[],
+        };
+        build::tcp(own, server, &segment, b"x")
+    };
+    // Nobody writes an error about a packet of the loopback, so it is one of an address with the same sum.
+    let twin = SocketAddr::from(([10, 0, 117, 1], server.port()));
+    let long = build::tcp(twin, own, &Segment::default(), &[0; 1_200]);
+    let other = [10, 77, 0, 3].into();
+    for (from, sequence, acknowledged, len) in [(other, 1, 1, 1_200), (own.ip(), 2, 1_201, 536)] {
+        let mut error = icmp::too_big(&long, 576, from).unwrap();
+        error[40..44].copy_from_slice(&[127, 0, 0, 1]);
+        client.send_raw(error);
+        client.send_raw(say(sequence, acknowledged));
+        client.others.clear();
+        let data = loop {
+            let (.., data) = next(&mut client);
+            if !data.is_empty() {
+                break data;
+            }
+        };
+        assert_eq!(data.len(), len, "{from}");
+    }
+    let status = client.status();
+    assert_eq!(status.dropped(DropReason::UnsupportedIcmp), 1);
 }

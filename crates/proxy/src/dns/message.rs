@@ -1,14 +1,15 @@
 //! A question to bytes, bytes to an answer.
 //!
 //! The parser is the crate `domain`'s, over borrowed bytes: it checks what it is asked for, and follows compressed names
-//! within bounds. What is judged here is whether the answer is the one to our question.
+//! within bounds. What is judged here is whether the answer is the one to our question, and how long it holds: as long as
+//! the shortest-lived link of its chain of aliases.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use domain::base::iana::{Class, Opcode, Rcode, Rtype};
-use domain::base::{Message, MessageBuilder, Name, ToName};
-use domain::rdata::{A, Aaaa};
+use domain::base::{Message, MessageBuilder, Name, ParsedName, Record, ToName};
+use domain::rdata::{A, Aaaa, Cname};
 
 use crate::tunnel::Tunnel;
 
@@ -16,6 +17,8 @@ use crate::tunnel::Tunnel;
 const ADDRESSES_MAX: usize = 16;
 /// Bytes of an answer that we take in one datagram: 1,280 less both headers (RFC 9715 §3.1 has 1,400 on open paths).
 const UDP_PAYLOAD_BYTES: u16 = 1_232;
+/// Most aliases of one answer that are followed: more than anybody makes, few enough for a server that makes a circle.
+const ALIASES_MAX: usize = 16;
 /// The longest that an answer is believed.
 const TTL_MAX: Duration = Duration::from_secs(3_600);
 
@@ -64,8 +67,12 @@ pub(crate) enum Answer {
 
 impl Question {
     /// A question; `None` for what is no name, and for the names of the host itself, which are nobody else's to answer
-    /// (RFC 6761 §6.3).
+    /// (RFC 6761 §6.3). A host's name has no escapes in it, with which either could be disguised, and no brackets.
     pub(crate) fn new(name: &str, family: Family) -> Option<Self> {
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !name.bytes().all(is_of_name) {
+            return None;
+        }
         let bare = name.strip_suffix('.').unwrap_or(name);
         let last = bare.rsplit('.').next().unwrap_or(bare);
         if bare.is_empty() || last.eq_ignore_ascii_case("localhost") {
@@ -118,10 +125,30 @@ impl Question {
         })
     }
 
+    /// The name that the question's name is another name for, and how long it is.
+    fn canonical<'m>(
+        &self,
+        message: &'m Message<[u8]>,
+    ) -> Option<(ParsedName<&'m [u8]>, Duration)> {
+        let mut name = message.sole_question().ok()?.into_qname();
+        let mut ttl = TTL_MAX;
+        for _ in 0..=ALIASES_MAX {
+            let mut aliases = message.answer().ok()?.limit_to_in::<Cname<_>>();
+            let is_ours = |record: &Record<ParsedName<&[u8]>, Cname<ParsedName<&[u8]>>>| {
+                record.owner().name_eq(&name)
+            };
+            let Some(alias) = aliases.find_map(|alias| alias.ok().filter(is_ours)) else {
+                return Some((name, ttl));
+            };
+            ttl = ttl.min(alias.ttl().into_duration());
+            name = alias.into_data().into_cname();
+        }
+        None
+    }
+
     /// The addresses of the name that the question's name is another name for.
     fn addresses(&self, message: &Message<[u8]>) -> Option<(Vec<IpAddr>, Duration)> {
-        let name = message.canonical_name()?;
-        let mut ttl = TTL_MAX;
+        let (name, mut ttl) = self.canonical(message)?;
         let mut addresses = Vec::new();
         let answer = message.answer().ok()?;
         let mut take = |owner_is_it: bool, lives: Duration, address: IpAddr| {

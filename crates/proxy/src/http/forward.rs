@@ -3,14 +3,17 @@
 //! Each request has a flow of its own: a pool of kept connections would tell two sites' servers apart for nobody, and what
 //! is not CONNECT is rare. What belongs to one hop stays on it (RFC 9110 §7.6.1): the fields that `Connection` names, the
 //! known ones whether it names them or not, and everything that speaks to a proxy. The destination is told its own name,
-//! the one of the request line, whatever `Host` said (RFC 9112 §3.2.2). Framing is hyper's, anew on each hop.
+//! the one of the request line, whatever `Host` said (RFC 9112 §3.2.2). Framing is hyper's, anew on each hop; a length that
+//! stood beside chunks is not passed on (RFC 9112 §6.3).
 //!
 //! No `Via` is added, though RFC 9110 §7.6.3 asks for one: who goes through a tunnel does not tell the server so.
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER};
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER,
+};
 use hyper::header::{PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Uri, Version};
@@ -74,9 +77,12 @@ fn strip(headers: &mut HeaderMap) {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
-        // Framing is not for a peer to take away, and Host is ours.
-        .filter(|name| *name != HOST)
+        // The length is not for a peer to take away, and Host is ours.
+        .filter(|name| *name != HOST && *name != CONTENT_LENGTH)
         .collect();
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     for name in named {
         headers.remove(name);
     }
@@ -106,7 +112,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "close, X-Mine"),
-            ("connection", "x-too , host"),
+            ("connection", "x-too , host, content-length"),
             ("host", "a.test"),
             ("x-mine", "1"),
             ("x-too", "1"),
@@ -115,7 +121,6 @@ mod tests {
             ("proxy-authorization", "Basic secret"),
             ("te", "trailers"),
             ("trailer", "x"),
-            ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
             ("cookie", "kept"),
             ("content-length", "3"),
@@ -127,5 +132,8 @@ mod tests {
         let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["content-length", "cookie", "host"]);
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        strip(&mut headers);
+        assert!(!headers.contains_key(TRANSFER_ENCODING) && !headers.contains_key(CONTENT_LENGTH));
     }
 }

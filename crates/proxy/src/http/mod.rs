@@ -9,6 +9,9 @@
 //! connection whose CONNECT was granted is no HTTP any more: the socket itself goes to the flow, with what was said behind
 //! the request, and no byte passes through hyper.
 //!
+//! A CONNECT with a body is refused: it has none (RFC 9110 §9.3.6), and the flow would wait, unattended, until an application
+//! has said all of it.
+//!
 //! A refusal has a status and a sentence, which a person at a command line reads.
 
 mod forward;
@@ -18,9 +21,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
-use hyper::http::uri::Scheme;
+use hyper::http::uri::{Authority, Scheme};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -98,6 +101,9 @@ async fn connect(
 ) -> Result<Answer, Refusal> {
     let authority = request.uri().authority().ok_or(Refusal::Malformed)?;
     let port = authority.port_u16().ok_or(Refusal::Malformed)?;
+    if !request.body().is_end_stream() {
+        return Err(Refusal::Malformed);
+    }
     let target = Target::of(authority.host(), port);
     let open = dial(common, &target).await?;
     let upgrade = hyper::upgrade::on(&mut request);
@@ -124,10 +130,23 @@ async fn forward(common: &Rc<Common>, request: Request<Incoming>) -> Result<Answ
     if *scheme != Scheme::HTTP {
         return Err(Refusal::UnsupportedCommand);
     }
-    let port = authority.port_u16().unwrap_or(HTTP_PORT);
+    let port = port(authority)?;
     let target = Target::of(authority.host(), port);
     let open = dial(common, &target).await?;
     forward::forward(open, request).await
+}
+
+/// Where `http://` goes: to the port that is named, if one is. One that is none is not taken for the usual one.
+fn port(authority: &Authority) -> Result<u16, Refusal> {
+    if let Some(port) = authority.port_u16() {
+        return Ok(port);
+    }
+    let host = authority.as_str().trim_end_matches(':');
+    if host.ends_with(authority.host()) {
+        Ok(HTTP_PORT)
+    } else {
+        Err(Refusal::Malformed)
+    }
 }
 
 /// What is said for a refusal.

@@ -6,7 +6,7 @@
 //!
 //! Two ports inside the tunnel, one a family, opened when they are first needed, serve all of its remotes
 //! (endpoint-independent mapping, RFC 4787 REQ-1). Fragments are refused, as the RFC allows. A name is looked up beside the
-//! datagrams, and its datagram goes when the answer comes.
+//! datagrams, and its datagram goes when the answer comes; what is still looked up when the association ends, ends with it.
 //!
 //! While the tunnel has no room, nothing is read: datagrams wait in the kernel's buffer, and what does not fit is lost
 //! there, as with any socket.
@@ -16,8 +16,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use quell_stack::spare;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::task::JoinSet;
 
 use super::{refuse, wire, write};
 use crate::books::{Asked, Event, Live, Refusal};
@@ -42,7 +44,7 @@ struct Association {
     port: RefCell<Option<u16>>,
     v4: RefCell<Option<Rc<Port>>>,
     v6: RefCell<Option<Rc<Port>>>,
-    lookups: Live,
+    lookups: RefCell<JoinSet<()>>,
     /// Told when a port was opened, so that it is listened to.
     opened: tokio::sync::Notify,
 }
@@ -119,6 +121,7 @@ async fn begin(
     let ends = || Ok::<_, io::Error>((stream.local_addr()?, stream.peer_addr()?));
     let (own, application) = ends().map_err(|_| Refusal::ApplicationGone)?;
     let socket = UdpSocket::bind(SocketAddr::new(own.ip(), 0)).await;
+    let socket = socket.and_then(spare);
     let socket = socket.map_err(|_| Refusal::HostExhausted)?;
     // The port that an application says it will send from, if it knows.
     let port = match from {
@@ -134,7 +137,7 @@ async fn begin(
         port: RefCell::new(port),
         v4: RefCell::default(),
         v6: RefCell::default(),
-        lookups: Live::default(),
+        lookups: RefCell::default(),
         opened: tokio::sync::Notify::new(),
     };
     Ok((Rc::new(association), place))
@@ -220,13 +223,14 @@ impl Association {
 
     /// Sends when the name's address is known; IPv4 where there is one, as nobody waits for a handshake here.
     fn look_up(self: &Rc<Self>, name: String, port: u16, payload: &[u8]) {
-        if self.lookups.count() >= LOOKUPS_MAX {
+        let mut lookups = self.lookups.borrow_mut();
+        while lookups.try_join_next().is_some() {}
+        if lookups.len() >= LOOKUPS_MAX {
             return self.common.books.note(Event::DatagramDropped);
         }
-        let held = self.lookups.clone();
         let (association, payload) = (Rc::downgrade(self), payload.to_vec());
         let common = Rc::clone(&self.common);
-        tokio::task::spawn_local(async move {
+        lookups.spawn_local(async move {
             let found = dns::resolve(&common, &name).await.unwrap_or_default();
             let first = found.iter().find(|found| found.is_ipv4()).or(found.first());
             match (association.upgrade(), first) {
@@ -235,7 +239,6 @@ impl Association {
                 }
                 (_, None) | (None, _) => common.books.note(Event::DatagramRefused),
             }
-            drop(held);
         });
     }
 

@@ -16,13 +16,17 @@ pub(crate) fn exchange(stream: &mut TcpStream, head: &str) -> (u16, String, Vec<
 }
 
 fn read_head(stream: &mut TcpStream) -> (u16, String, Vec<u8>) {
+    let (head, rest) = read_until_head_ends(stream);
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_ascii_lowercase(), rest)
+}
+
+fn read_until_head_ends(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut heard = Vec::new();
     loop {
         if let Some(end) = heard.windows(4).position(|four| four == b"\r\n\r\n") {
             let rest = heard.split_off(end + 4);
-            let head = String::from_utf8(heard).unwrap();
-            let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-            return (status, head.to_ascii_lowercase(), rest);
+            return (String::from_utf8(heard).unwrap(), rest);
         }
         let mut buffer = [0; 1_024];
         match stream.read(&mut buffer).unwrap() {
@@ -63,20 +67,7 @@ fn connect_gives_the_socket_to_the_flow() {
 #[test]
 fn a_request_in_absolute_form_is_forwarded_hop_by_hop() {
     let (server, thread) = serve("127.0.0.1:0", 2, |mut stream| {
-        let (_, head, mut body) = {
-            let mut heard = Vec::new();
-            while !heard.windows(4).any(|four| four == b"\r\n\r\n") {
-                let mut buffer = [0; 1_024];
-                let read = stream.read(&mut buffer).unwrap();
-                heard.extend_from_slice(&buffer[..read]);
-            }
-            let end = heard
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n")
-                .unwrap();
-            let body = heard.split_off(end + 4);
-            (0, String::from_utf8(heard).unwrap(), body)
-        };
+        let (head, mut body) = read_until_head_ends(&mut stream);
         while !body.ends_with(b"end") {
             let mut buffer = [0; 4_096];
             let read = stream.read(&mut buffer).unwrap();
@@ -198,6 +189,21 @@ fn what_is_no_request_for_a_proxy_is_said_so() {
         ("CONNECT a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 400),
         ("GET https://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", 501),
         ("GET ftp://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", 501),
+        (
+            "GET http://[::1]:65536/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
+            400,
+        ),
+        ("GET http://[::1]:0/ HTTP/1.1\r\nHost: a.test\r\n\r\n", 403),
+        ("CONNECT [::1]:65536 HTTP/1.1\r\nHost: a.test\r\n\r\n", 400),
+        ("CONNECT [::1]:0 HTTP/1.1\r\nHost: a.test\r\n\r\n", 403),
+        (
+            "CONNECT [fe80::1%251]:80 HTTP/1.1\r\nHost: a.test\r\n\r\n",
+            502,
+        ),
+        (
+            "GET http://[fe80::1%251]/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
+            502,
+        ),
     ] {
         assert_eq!(exchange(&mut rig.http(), head).0, status, "{head}");
     }
@@ -223,4 +229,38 @@ fn a_head_that_does_not_come_in_time_is_hung_up_on() {
     let mut mute = rig.http();
     let _ = mute.read_to_end(&mut rest);
     rig.until_quiet();
+}
+
+#[test]
+fn a_length_beside_chunks_is_not_believed() {
+    // RFC 9112 §6.3: who passes such a message on removes the length.
+    let (server, thread) = serve("127.0.0.1:0", 1, |mut stream| {
+        let _ = read_until_head_ends(&mut stream);
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    let rig = Rig::new();
+    let mut stream = rig.http();
+    let head =
+        format!("GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
+    let (status, head, mut rest) = exchange(&mut stream, &head);
+    assert_eq!(status, 200);
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(!head.contains("content-length"), "{head}");
+    assert_eq!(rest, b"5\r\nhello\r\n0\r\n\r\n");
+    thread.join().unwrap();
+    rig.until_quiet();
+}
+
+#[test]
+fn a_connect_with_a_body_is_refused() {
+    let (server, _thread) = serve("127.0.0.1:0", 1, echo);
+    let rig = Rig::new();
+    for field in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+        let mut stream = rig.http();
+        let head = format!("CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n{field}\r\n\r\n");
+        assert_eq!(exchange(&mut stream, &head).0, 400, "{field}");
+        drop(stream);
+        rig.until_quiet();
+    }
 }

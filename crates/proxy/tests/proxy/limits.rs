@@ -66,13 +66,22 @@ fn a_host_without_file_descriptors_makes_connections_wait() {
             // Its next descriptor is reserved while it waits.
             std::thread::sleep(std::time::Duration::from_millis(200));
             let rig = Rig::new();
-            let at = rig.proxy.observer().listening().socks5.unwrap();
-            let streams: Vec<_> = std::iter::from_fn(|| TcpStream::connect(at).ok()).collect();
-            assert!(streams.len() > 10);
-            rig.until("a deferral", |counts| {
-                counts.count(Event::AcceptDeferred) > 0
-            });
-            drop(streams);
+            let mut association = rig.socks5();
+            let mut streams = Vec::new();
+            let defers = |rig: &Rig| rig.counts().count(Event::AcceptDeferred) > 0;
+            while !defers(&rig) {
+                streams.push(rig.socks5());
+                let all = streams.len() as u64 + 1;
+                rig.until("a word", |counts| counts.connections == all || defers(&rig));
+            }
+            assert!(streams.len() > 3);
+            let files = || std::iter::from_fn(|| std::fs::File::open("/dev/null").ok());
+            // All but the one that waits, and its application's.
+            assert!(files().collect::<Vec<_>>().len() >= 30);
+            let any = "0.0.0.0:0".parse().unwrap();
+            assert_eq!(ask(&mut association, &request(3, any)).0, 1);
+            assert_eq!(rig.counts().refused(Refusal::HostExhausted), 1);
+            drop((streams, association));
             rig.until("room", |counts| counts.connections == 0);
             let mut stream = through(&rig, server);
             std::io::Write::write_all(&mut stream, b"hello").unwrap();

@@ -81,7 +81,8 @@ fn answer(question: &[u8], ttl: u32, is_udp: bool) -> Option<Vec<u8>> {
         return None;
     }
     let rcode = match name.as_str() {
-        "v4.test" | "v6.test" | "both.test" | "long.test" | "empty.test" => Rcode::NOERROR,
+        "v4.test" | "v6.test" | "both.test" | "long.test" | "empty.test" | "some.test"
+        | "bad.test" => Rcode::NOERROR,
         "fail.test" => Rcode::SERVFAIL,
         _ => Rcode::NXDOMAIN,
     };
@@ -100,6 +101,17 @@ fn answer(question: &[u8], ttl: u32, is_udp: bool) -> Option<Vec<u8>> {
     if !wants_v6 && matches!(name.as_str(), "v4.test" | "both.test" | "long.test") {
         let address = A::new(Ipv4Addr::LOCALHOST);
         builder.push((question.qname(), ttl, address)).unwrap();
+    }
+    if wants_v6 && matches!(name.as_str(), "some.test" | "bad.test") {
+        let nobody = Aaaa::new(Ipv6Addr::UNSPECIFIED);
+        builder.push((question.qname(), ttl, nobody)).unwrap();
+    }
+    if !wants_v6 && name == "some.test" {
+        for address in [Ipv4Addr::BROADCAST, Ipv4Addr::LOCALHOST] {
+            builder
+                .push((question.qname(), ttl, A::new(address)))
+                .unwrap();
+        }
     }
     Some(builder.finish())
 }
@@ -272,4 +284,16 @@ fn a_silent_family_costs_a_head_start_alone() {
     thread.join().unwrap();
     rig.until_quiet();
     assert_eq!(rig.counts().count(Event::TcpNotEstablished), 1);
+}
+
+#[test]
+fn an_address_that_is_no_hosts_is_passed_over() {
+    let zone = Zone::start(1);
+    let (server, thread) = serve("127.0.0.1:0", 1, echo);
+    let rig = rig(&zone);
+    assert!(reach(&rig, "some.test", server.port()).is_ipv4());
+    let (code, _) = ask(&mut rig.socks5(), &named(CONNECT, "bad.test", 9));
+    assert_eq!(code, 2);
+    assert_eq!(rig.counts().refused(Refusal::BadDestination), 1);
+    thread.join().unwrap();
 }

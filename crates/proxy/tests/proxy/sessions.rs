@@ -1,15 +1,16 @@
 //! Before the first session, and when another comes.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use quell_egress::userspace::AllowAll;
-use quell_proxy::{Event, Refusal, Tunnel};
+use quell_proxy::{DropReason, Event, Refusal, Tunnel};
 
 use crate::http::exchange;
-use crate::rig::{Rig, config, session};
-use crate::socks::{CONNECT, ask, request, through};
+use crate::rig::{PATIENCE, Rig, config, session};
+use crate::socks::{CONNECT, ask, is_over, request, through};
+use crate::udp::{associate, datagram};
 use crate::world::{echo, serve};
 
 #[test]
@@ -78,17 +79,22 @@ fn flows_of_an_address_that_is_gone_end_and_the_others_live_on() {
 
 #[test]
 fn packets_for_an_address_that_is_not_ours_are_dropped() {
-    let (server, thread) = serve("127.0.0.1:0", 1, |mut stream| {
-        stream.write_all(b"hello").unwrap();
-        let _ = stream.read(&mut [0; 8]);
-    });
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
     let rig = Rig::new();
-    let stream = through(&rig, server);
+    let (mut stream, socket, at) = associate(&rig);
+    let hello = datagram(0, server.local_addr().unwrap(), b"hello");
+    socket.send_to(&hello, at).unwrap();
+    let (_, outside) = server.recv_from(&mut [0; 8]).unwrap();
     rig.tunnel.send_replace(Tunnel {
         ipv4: Some(Ipv4Addr::new(10, 77, 0, 3)),
         ..session()
     });
-    drop(stream);
-    thread.join().unwrap();
+    assert!(is_over(&mut stream));
+    // The provider's socket lives on, and what comes to it goes to the address from before.
+    server.send_to(b"late", outside).unwrap();
+    rig.until("the drop", |counts| {
+        counts.dropped(DropReason::NotOurs) == 1
+    });
     rig.until_quiet();
 }

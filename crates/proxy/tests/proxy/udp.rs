@@ -27,7 +27,7 @@ fn echo(address: &str) -> SocketAddr {
 }
 
 /// An association: its connection, a socket, and where the proxy listens.
-fn associate(rig: &Rig) -> (TcpStream, UdpSocket, SocketAddr) {
+pub(crate) fn associate(rig: &Rig) -> (TcpStream, UdpSocket, SocketAddr) {
     let mut stream = rig.socks5();
     let (code, at) = ask(&mut stream, &request(3, "0.0.0.0:0".parse().unwrap()));
     assert_eq!(code, 0);
@@ -38,7 +38,7 @@ fn associate(rig: &Rig) -> (TcpStream, UdpSocket, SocketAddr) {
 }
 
 /// A datagram with its header: a request without its first byte has the same form.
-fn datagram(fragment: u8, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn datagram(fragment: u8, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let mut bytes = request(0, to);
     bytes[..3].copy_from_slice(&[0, 0, fragment]);
     bytes.extend_from_slice(payload);
@@ -158,4 +158,22 @@ fn a_datagram_may_go_to_a_name() {
     socket.send_to(&nowhere, at).unwrap();
     rig.until("a refusal", |c| c.count(Event::DatagramRefused) == 1);
     assert_eq!(rig.counts().refused(Refusal::NameNotFound), 0);
+}
+
+#[test]
+fn what_an_association_looks_up_ends_with_it() {
+    let zone = Zone::start(1);
+    let mut config = config_with(&zone);
+    // The silent server is asked once more when its time is over.
+    config.limits.dns_timeout = Duration::from_millis(300);
+    let rig = Rig::with(config, Box::new(AllowAll), session());
+    let (stream, socket, at) = associate(&rig);
+    let mut sent = named(0, "mute.test", 9);
+    sent[..3].fill(0);
+    socket.send_to(&sent, at).unwrap();
+    rig.until("both families", |c| c.count(Event::NameAsked) == 2);
+    drop(stream);
+    rig.until_quiet();
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(rig.counts().count(Event::NameAsked), 2);
 }

@@ -290,12 +290,9 @@ async fn listen(mut entry: Entry, scratch: Rc<RefCell<Vec<u8>>>) {
     let mut timer = std::pin::pin!(tokio::time::sleep(idle));
     loop {
         tokio::select! {
-            ready = association.socket.ready(Interest::READABLE | Interest::ERROR) => {
+            ready = association.ready(&common) => {
                 if ready.is_err() {
                     return;
-                }
-                if !common.outbox.has_room() {
-                    common.outbox.space().await;
                 }
                 association.pass_on(&common, &mut scratch.borrow_mut());
                 tokio::task::yield_now().await;
@@ -317,6 +314,16 @@ async fn listen(mut entry: Entry, scratch: Rc<RefCell<Vec<u8>>>) {
 }
 
 impl Association {
+    /// Resolves when something has come and there is room for it: one wait, that all else ends.
+    async fn ready(&self, common: &Common) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::ERROR;
+        self.socket.ready(interest).await?;
+        if !common.outbox.has_room() {
+            common.outbox.space().await;
+        }
+        Ok(())
+    }
+
     /// Passes on what has come, as far as there is room.
     fn pass_on(&self, common: &Common, scratch: &mut [u8]) {
         if self.key.protocol == Protocol::Udp {

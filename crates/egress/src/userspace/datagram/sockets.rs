@@ -9,6 +9,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use quell_stack::spare;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 
@@ -49,7 +50,7 @@ fn new(client: IpAddr, protocol: Protocol) -> io::Result<Socket> {
         IpAddr::V4(_) => Domain::IPV4,
         IpAddr::V6(_) => Domain::IPV6,
     };
-    let socket = Socket::new(domain, Type::DGRAM, Some(protocol))?;
+    let socket = spare(Socket::new(domain, Type::DGRAM, Some(protocol))?)?;
     if domain == Domain::IPV6 {
         socket.set_only_v6(true)?;
     }

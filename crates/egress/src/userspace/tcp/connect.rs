@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use quell_packet::IpPacket;
 use quell_packet::icmp::Unreachable;
-use quell_stack::{End, Memory, Patience, Relay, Tcp, answer};
+use quell_stack::{End, Memory, Patience, Relay, Tcp, answer, spare};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::super::books::Event;
@@ -22,10 +22,10 @@ use super::{Entry, Flow};
 /// # Errors
 /// The host has none to give.
 pub(super) fn socket(destination: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpSocket> {
-    let socket = match destination {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    }?;
+    let socket = spare(match destination {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    })?;
     if let Some(source) = source {
         #[cfg(target_os = "linux")]
         choose_port_late(&socket)?;

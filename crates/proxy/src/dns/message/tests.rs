@@ -19,14 +19,16 @@ fn name(text: &str) -> Name<Vec<u8>> {
 
 /// An answer to a question about `asked`: `www` is another name for `host`, which has two addresses.
 fn answer(asked: &Question, id: u16, rcode: Rcode) -> Vec<u8> {
+    answer_with(asked, id, rcode, Ttl::from_secs(9_000))
+}
+
+fn answer_with(asked: &Question, id: u16, rcode: Rcode, alias_ttl: Ttl) -> Vec<u8> {
     let query = asked.to_message(id).unwrap();
     let query = Message::from_octets(query).unwrap();
     let builder = MessageBuilder::new_vec();
     let mut answer = builder.start_answer(&query, rcode).unwrap();
     let alias = Cname::new(name("host.test"));
-    answer
-        .push((name("www.test"), Ttl::from_secs(9_000), alias))
-        .unwrap();
+    answer.push((name("www.test"), alias_ttl, alias)).unwrap();
     for (owner, secs, last) in [
         ("host.test", 60, 1),
         ("other.test", 1, 9),
@@ -123,4 +125,71 @@ fn the_hosts_own_names_and_what_is_no_name_are_not_asked_for() {
         assert_eq!(Question::new(text, Family::V4), None, "{text}");
     }
     assert!(Question::new(&long[1..], Family::V4).is_some());
+}
+
+#[test]
+fn an_alias_is_believed_no_longer_than_it_says() {
+    let asked = question("www.test");
+    let bytes = answer_with(&asked, 7, Rcode::NOERROR, Ttl::from_secs(20));
+    let Some(Answer::Addresses(_, ttl)) = asked.read(7, &bytes) else {
+        panic!("no answer");
+    };
+    assert_eq!(ttl, Duration::from_secs(20));
+}
+
+#[test]
+fn aliases_in_a_circle_and_without_an_end_are_no_answer() {
+    let asked = question("0.test");
+    let chain = |links: usize, last: &str| {
+        let query = asked.to_message(7).unwrap();
+        let query = Message::from_octets(query).unwrap();
+        let builder = MessageBuilder::new_vec();
+        let mut answer = builder.start_answer(&query, Rcode::NOERROR).unwrap();
+        for link in 0..links {
+            let alias = Cname::new(name(&format!("{}.test", link + 1)));
+            let owner = name(&format!("{link}.test"));
+            answer.push((owner, Ttl::HOUR, alias)).unwrap();
+        }
+        let address = A::new(Ipv4Addr::new(192, 0, 2, 1));
+        answer.push((name(last), Ttl::HOUR, address)).unwrap();
+        asked.read(7, &answer.finish())
+    };
+    let found = |addresses| Some(Answer::Addresses(addresses, Duration::from_secs(3_600)));
+    let one = vec![IpAddr::from([192, 0, 2, 1])];
+    assert_eq!(chain(16, "16.test"), found(one));
+    assert_eq!(chain(17, "17.test"), Some(Answer::ServerFailed));
+    assert_eq!(
+        chain(1, "0.test"),
+        found(Vec::new()),
+        "an alias has no address of its own"
+    );
+    let query = asked.to_message(7).unwrap();
+    let query = Message::from_octets(query).unwrap();
+    let mut answer = MessageBuilder::new_vec()
+        .start_answer(&query, Rcode::NOERROR)
+        .unwrap();
+    for (owner, alias) in [("0.test", "1.test"), ("1.test", "0.test")] {
+        let alias = Cname::new(name(alias));
+        answer.push((name(owner), Ttl::HOUR, alias)).unwrap();
+    }
+    assert_eq!(asked.read(7, &answer.finish()), Some(Answer::ServerFailed));
+}
+
+#[test]
+fn the_host_itself_is_not_asked_for_in_disguise() {
+    for text in [
+        "localhost",
+        "LOCALHOST.",
+        "a.localhost",
+        "\\108ocalhost",
+        "a\\.test",
+        "a b.test",
+        "[::1",
+        "fe80::1%1",
+    ] {
+        assert_eq!(Question::new(text, Family::V4), None, "{text}");
+    }
+    for text in ["a.test", "a.test.", "_dns.a-b.test", "1.2.test"] {
+        assert!(Question::new(text, Family::V4).is_some(), "{text}");
+    }
 }
