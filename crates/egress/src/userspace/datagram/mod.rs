@@ -95,7 +95,7 @@ impl Table {
         let slot = self.slots.remove(key)?;
         let own = self.clients.get_mut(&key.client)?;
         let association = own.remove(slot);
-        if own.len() == 0 {
+        if own.is_empty() {
             self.clients.remove(&key.client);
         }
         Some(association)
