@@ -18,8 +18,8 @@ use std::io;
 #[cfg(unix)]
 use nix::sys::resource::rlim_t;
 
-/// Descriptors that no flow keeps. A control socket's connections, a path's sockets, the requests to four backends and a
-/// helper program with its pipes come to less than twenty.
+/// Descriptors that no flow keeps. Sixteen conversations on a control socket, the requests to four backends, a tunnel's
+/// sockets and a helper program's pipes come to fewer.
 #[cfg(unix)]
 const RESERVE: rlim_t = 32;
 

@@ -47,7 +47,8 @@ pub struct UserspaceConfig {
     ///
     /// 240 s, the 4 min of RFC 5382 REQ-5: above the 75 s for which a session waits for its client. Range 10 s to 1 h.
     pub tcp_idle_transitory: Duration,
-    /// Most UDP and echo associations at once, a host socket each; beyond, the one used longest ago ends.
+    /// Most UDP and echo associations at once, a host socket each; beyond, one of the client that has most ends, the one
+    /// used longest ago.
     ///
     /// 8,192. Range 1 to 65,536.
     pub associations_max: u32,

@@ -267,3 +267,32 @@ fn a_remote_beyond_the_bound_makes_an_older_one_forgotten() {
         client.status().count(Event::ReplyFiltered) == 1
     });
 }
+
+#[test]
+fn a_client_with_many_ports_ends_its_own_and_nobody_elses() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let at = server.local_addr().unwrap();
+    let config = UserspaceConfig {
+        associations_max: 4,
+        ..UserspaceConfig::default()
+    };
+    let mut client = Client::with(config, Box::new(AllowAll));
+    // The port outside that a datagram of a client's port leaves by.
+    let speak = |client: &mut Client, own: SocketAddr| {
+        client.send_raw(build::udp(own, at, b"hello"));
+        server.recv_from(&mut [0; 16]).unwrap().1
+    };
+    let quiet = SocketAddr::from((V4, 5_000));
+    let greedy = |port| SocketAddr::from(([10, 77, 0, 3], port));
+    let before = speak(&mut client, quiet);
+    for port in 1..20 {
+        speak(&mut client, greedy(port));
+    }
+    client.until("the evictions", |client| {
+        client.status().count(Event::AssociationEvicted) == 16
+    });
+    assert_eq!(client.status().associations, 4);
+    assert_eq!(speak(&mut client, quiet), before);
+    assert_eq!(client.status().count(Event::AssociationOpened), 20);
+}

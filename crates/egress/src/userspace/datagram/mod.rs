@@ -4,8 +4,9 @@
 //! REQ-1). Who may answer is who was spoken to, at that address and port, as with the masquerade of the egress `tun`:
 //! what works behind a home router works here, and nobody else gets a packet into the tunnel.
 //!
-//! An association ends when it carried nothing for [`udp_idle`](super::UserspaceConfig::udp_idle), either way, or when it
-//! is the one used longest ago and another needs its place. A datagram loses nothing by that but its port.
+//! An association ends when it carried nothing for [`udp_idle`](super::UserspaceConfig::udp_idle), either way, or when
+//! another needs its place: then it is one of the client that has most, the one used longest ago. So a client that opens
+//! port after port ends its own associations and nobody else's. A datagram loses nothing by that but its port.
 //!
 //! Datagrams are sent from the router, without a queue: a host socket's buffer is one. Each association's task waits for
 //! what comes back, and while the outbox has no room it leaves that in the kernel.
@@ -61,8 +62,50 @@ struct Association {
 
 #[derive(Default)]
 struct Table {
+    /// Places among the client's own.
     slots: HashMap<Key, u32>,
-    associations: LruSlab<Rc<Association>>,
+    clients: HashMap<IpAddr, LruSlab<Rc<Association>>>,
+}
+
+impl Table {
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The association, which was used just now.
+    fn touch(&mut self, key: &Key) -> Option<Rc<Association>> {
+        let slot = *self.slots.get(key)?;
+        let own = self.clients.get_mut(&key.client)?;
+        Some(Rc::clone(own.get_mut(slot)))
+    }
+
+    fn holds(&self, association: &Rc<Association>) -> bool {
+        let key = &association.key;
+        let place = self.slots.get(key).zip(self.clients.get(&key.client));
+        place.is_some_and(|(slot, own)| Rc::ptr_eq(own.peek(*slot), association))
+    }
+
+    fn insert(&mut self, association: Rc<Association>) {
+        let key = association.key;
+        let own = self.clients.entry(key.client).or_default();
+        self.slots.insert(key, own.insert(association));
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Rc<Association>> {
+        let slot = self.slots.remove(key)?;
+        let own = self.clients.get_mut(&key.client)?;
+        let association = own.remove(slot);
+        if own.is_empty() {
+            self.clients.remove(&key.client);
+        }
+        Some(association)
+    }
+
+    /// Whose place another takes. A walk over the clients, beside a system call that costs as much.
+    fn next_to_go(&self) -> Option<Key> {
+        let most = self.clients.values().max_by_key(|own| own.len())?;
+        Some(most.peek(most.lru()?).key)
+    }
 }
 
 /// All associations.
@@ -154,7 +197,7 @@ impl Datagrams {
         bytes: &[u8],
         policy: &mut dyn Policy,
     ) -> Result<(), DropReason> {
-        let known = self.touch(&key);
+        let known = self.table.borrow_mut().touch(&key);
         let is_new = known
             .as_ref()
             .is_none_or(|association| !association.remotes.borrow_mut().touch(remote));
@@ -177,21 +220,13 @@ impl Datagrams {
         association.send(remote, bytes)
     }
 
-    /// The association, which was used just now.
-    fn touch(&self, key: &Key) -> Option<Rc<Association>> {
-        let mut table = self.table.borrow_mut();
-        let slot = table.slots.get(key).copied()?;
-        Some(Rc::clone(table.associations.get_mut(slot)))
-    }
-
     fn open(&mut self, key: Key) -> Result<Rc<Association>, DropReason> {
         let socket = self.socket(&key)?;
         let mut table = self.table.borrow_mut();
-        if table.associations.len() >= self.common.config.associations_max
-            && let Some(oldest) = table.associations.lru()
+        if table.len() >= self.common.config.associations_max as usize
+            && let Some(key) = table.next_to_go()
+            && let Some(oldest) = table.remove(&key)
         {
-            let oldest = table.associations.remove(oldest);
-            table.slots.remove(&oldest.key);
             oldest.evicted.notify_one();
         }
         let association = Rc::new(Association {
@@ -201,8 +236,7 @@ impl Datagrams {
             used_at: Cell::new(Instant::now()),
             evicted: Notify::new(),
         });
-        let slot = table.associations.insert(Rc::clone(&association));
-        table.slots.insert(key, slot);
+        table.insert(Rc::clone(&association));
         drop(table);
         let entry = Entry {
             common: Rc::clone(&self.common),
@@ -261,20 +295,16 @@ struct Entry {
 
 impl Entry {
     fn report(&self) {
-        let count = self.table.borrow().associations.len();
-        self.common.books.set_associations(count as usize);
+        let count = self.table.borrow().len();
+        self.common.books.set_associations(count);
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut table = self.table.borrow_mut();
-        let slot = table.slots.get(&self.association.key).copied();
-        if let Some(slot) = slot
-            && Rc::ptr_eq(table.associations.peek(slot), &self.association)
-        {
-            table.associations.remove(slot);
-            table.slots.remove(&self.association.key);
+        if table.holds(&self.association) {
+            table.remove(&self.association.key);
         }
         drop(table);
         self.common.books.note(self.end);
