@@ -277,6 +277,8 @@ async fn a_flapping_backend_writes_a_line_a_minute_and_its_state_is_right_throug
         handle.note_success();
         tokio::time::advance(s(3.0)).await;
         assert!(!signal.is_degraded(now()) && !handle.report().degraded);
+        // Another test's thread may have come to the same line first, and found that nobody listens.
+        tracing::callsite::rebuild_interest_cache();
     }
     let written = lines.take();
     assert!(written.len() <= 2 * 61, "{} lines", written.len());
