@@ -46,6 +46,18 @@ use fixture::ROLE;
 /// Scenarios that run at a time: most of them wait most of the time, some for a minute.
 const SCENARIOS_PER_CORE: usize = 2;
 
+/// Scenarios that take all of the machine for as long as they last: beside them others would time it and not quell.
+const ALONE: [&str; 8] = [
+    "carries::files_of_200_mb",
+    "proxies::a_browser",
+    "proxies::iperf3",
+    "proxies::one_gibibyte",
+    "shares::",
+    "sockets::files_of_200_mb",
+    "sockets::many::a_thousand",
+    "sockets::narrow::",
+];
+
 fn main() -> ExitCode {
     if std::env::var_os(ROLE).is_some() {
         return match quell_lab::child::die_with_parent() {
@@ -81,5 +93,14 @@ fn main() -> ExitCode {
         sockets::all_trials(),
         stopped::trials(),
     ];
-    libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
+    let trials = trials.into_iter().flatten();
+    let (alone, together): (Vec<_>, Vec<_>) =
+        trials.partition(|trial| ALONE.iter().any(|name| trial.name().starts_with(name)));
+    let first = libtest_mimic::run(&arguments, together);
+    arguments.test_threads = Some(1);
+    let second = libtest_mimic::run(&arguments, alone);
+    match first.has_failed() {
+        true => first.exit_code(),
+        false => second.exit_code(),
+    }
 }

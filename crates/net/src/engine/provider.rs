@@ -242,6 +242,13 @@ impl ProviderEngine {
         let room = self.shared.outlet.borrow().room();
         let mut clock_at = now();
         while !self.shared.core.borrow().is_drained(now()) {
+            // Before packets, which are always there when it matters to be asked.
+            if let Ok(request) = self.requests.try_recv() {
+                if self.serve(Some(request)) {
+                    continue;
+                }
+                break;
+            }
             self.shared.note_demand();
             let (suspended, drain) = {
                 let core = self.shared.core.borrow();
@@ -268,19 +275,28 @@ impl ProviderEngine {
                     None => break,
                 },
                 outgoing = self.mailbox.next() => self.shared.send_message(outgoing),
-                request = self.requests.recv() => match request {
-                    Some(Request::Status(answer)) => {
-                        // Whoever asked may have gone.
-                        let _ = answer.send(self.report());
-                    }
-                    Some(Request::Stop) if !self.shared.core.borrow().is_draining() => {
-                        self.shared.drain();
-                    }
-                    Some(Request::Stop) | None => break,
+                request = self.requests.recv() => if !self.serve(request) {
+                    break;
                 },
             }
         }
         self.end().await
+    }
+
+    /// Answers a question, or begins to stop; whether it goes on.
+    fn serve(&mut self, request: Option<Request<ProviderReport>>) -> bool {
+        match request {
+            Some(Request::Status(answer)) => {
+                // Whoever asked may have gone.
+                let _ = answer.send(self.report());
+                true
+            }
+            Some(Request::Stop) if !self.shared.core.borrow().is_draining() => {
+                self.shared.drain();
+                true
+            }
+            Some(Request::Stop) | None => false,
+        }
     }
 
     /// Tells the core what time it is, and has the month's count kept.
