@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use quell_cli::stage::{CLIENT, End};
@@ -117,6 +117,10 @@ fn shared(
     for mut other in others {
         other.stop()?;
     }
+    // When load and clients are gone, an answer has taken seconds now and then: how long is said.
+    let asked = Instant::now();
+    world.provider.until("asked", |_| true)?;
+    println!("status after the clients within {:?}", asked.elapsed());
     world.finish()
 }
 
