@@ -6,6 +6,10 @@
 //! [`HAND_OVER_TIME`], two datagrams at least and [`HAND_OVER_BYTES_MAX`] at most
 //! (DESIGN §4). What the driver saw last is the whole state; each datagram handed
 //! over shrinks it until the driver looks again.
+//!
+//! A carrier that refused a datagram is offered none until it tells something else
+//! than before: one that is closed refuses for ever, and what is offered again in the
+//! same breath would be refused in the same breath.
 
 use std::time::Duration;
 
@@ -48,10 +52,15 @@ pub(crate) struct Carrier {
     space_bytes: usize,
     cwnd_bytes: u64,
     rtt: Duration,
+    told: Option<CarrierFacts>,
+    /// It refused a datagram, and told nothing new since.
+    refused: bool,
 }
 
 impl Carrier {
     pub(crate) fn update(&mut self, facts: CarrierFacts) {
+        let news = self.told.replace(facts) != Some(facts);
+        self.refused &= !news;
         let usable = facts.datagram_len_max >= DATAGRAM_LEN_MIN;
         self.datagram_len_max = if usable { facts.datagram_len_max } else { 0 };
         self.space_bytes = hand_over_bytes(&facts).saturating_sub(facts.backlog_bytes);
@@ -61,6 +70,11 @@ impl Carrier {
     /// No connection is there; the sizes stay those of the last one.
     pub(crate) fn suspend(&mut self) {
         self.space_bytes = 0;
+        self.refused = false;
+    }
+
+    pub(crate) fn on_refused(&mut self) {
+        self.refused = true;
     }
 
     /// Bytes that leave within `time` at the congestion window's rate.
@@ -75,7 +89,7 @@ impl Carrier {
 
     /// Whether one more full datagram may be handed over.
     pub(crate) fn has_space(&self) -> bool {
-        self.datagram_len_max > 0 && self.space_bytes >= self.datagram_len_max
+        !self.refused && self.datagram_len_max > 0 && self.space_bytes >= self.datagram_len_max
     }
 
     pub(crate) fn handed_over(&mut self, len_bytes: usize) {
@@ -124,6 +138,24 @@ mod tests {
             });
             assert_eq!(carrier.has_space(), usable, "{len}");
         }
+    }
+
+    #[test]
+    fn a_refusal_ends_with_the_first_news_and_with_the_connection() {
+        let mut carrier = Carrier::default();
+        carrier.update(facts(12_000, 50, 0));
+        carrier.on_refused();
+        assert!(!carrier.has_space());
+        carrier.update(facts(12_000, 50, 0));
+        assert!(!carrier.has_space(), "told the same");
+        carrier.update(facts(12_001, 50, 0));
+        assert!(carrier.has_space());
+        carrier.update(facts(12_001, 50, 0));
+        assert!(carrier.has_space());
+        carrier.on_refused();
+        carrier.suspend();
+        carrier.update(facts(12_001, 50, 0));
+        assert!(carrier.has_space(), "another connection");
     }
 
     #[test]

@@ -297,9 +297,11 @@ impl Path {
         }
     }
 
-    /// The carrier refused the datagram that was handed over last: none of it happened.
+    /// The carrier refused the datagram that was handed over last: none of it happened. It is
+    /// offered none until its facts change.
     pub fn on_refused(&mut self, now: Instant) {
         self.now = now;
+        self.carrier.on_refused();
         self.drained = false;
         self.counters.datagrams_sent = self.counters.datagrams_sent.saturating_sub(1);
         while let Some(part) = self.departures.take_back() {

@@ -273,8 +273,13 @@ fn a_datagram_that_quic_refuses_was_never_sent() {
         (1, 0),
         "the PING of the greeting"
     );
-    // What a lane has is said again, what none has is not.
+    // A connection that is closed refuses for ever, and tells the same for ever.
     client.on_carrier(EXIT, 1, facts(1_414), now);
+    assert_eq!(client_outputs(&mut client, now).len(), 0);
+    // What a lane has is said again, what none has is not.
+    let mut news = facts(1_414);
+    news.cwnd_bytes += 1;
+    client.on_carrier(EXIT, 1, news, now);
     assert_eq!(client_outputs(&mut client, now).len(), 1);
     let path = client.status(now).path().unwrap().clone();
     assert_eq!((path.counters.sent, path.flow.send.first_sends), (0, 1));
