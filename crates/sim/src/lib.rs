@@ -9,11 +9,15 @@
 //! - [`duplex`]: two of them, one each way.
 //! - [`pair`]: clients and a provider of quell-core on such a path, driven from one wake-up to the next, with their books
 //!   checked after every step.
+//! - [`fleet`], [`scenario`], [`outcome`]: many clients, providers and backends through an outage, by any policy.
 //! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 
 pub mod duplex;
 pub mod exits;
+pub mod fleet;
 pub mod fuzz;
 pub mod link;
+pub mod outcome;
 pub mod pair;
+pub mod scenario;
