@@ -9,11 +9,17 @@
 //! - [`duplex`]: two of them, one each way.
 //! - [`pair`]: clients and a provider of quell-core on such a path, driven from one wake-up to the next, with their books
 //!   checked after every step.
+//! - [`fleet`], [`scenario`], [`outcome`]: many clients, providers and backends through an outage, by any policy.
+//! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
 //! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 
 pub mod duplex;
 pub mod exits;
+pub mod fleet;
 pub mod fuzz;
 pub mod link;
+pub mod outcome;
 pub mod pair;
+pub mod policy;
+pub mod scenario;
