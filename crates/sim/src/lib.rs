@@ -22,6 +22,6 @@ pub mod fuzz;
 pub mod link;
 pub mod outcome;
 pub mod pair;
-pub mod report;
 pub mod policy;
+pub mod report;
 pub mod scenario;
