@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used)]
 //! The counts of the reference, on the wire: nodes of each make against each other, through outages.
+#![allow(clippy::unwrap_used)]
 
 mod world;
 
@@ -324,4 +324,35 @@ fn an_ack_waits_10_ms_in_august_alone() {
         world.run(s(1) + 2 * ONE_WAY + ms(wait + 1));
         assert_eq!(world.client().facts(world.now()).unacked, 0);
     }
+}
+
+/// `messages`, one each `every`, over one provider with this loss, delayed by up to 225 ms: all come, in order and once.
+fn all_come_through(rules: &'static Rules, messages: u32, every: Duration, loss: f64) {
+    let mut world = World::new(rules, 1, 1, 5);
+    (world.loss, world.jitter) = (loss, ms(200));
+    (0..messages).for_each(|n| {
+        world.offer(s(3) + every * n, 0, 100);
+    });
+    world.run(s(3) + every * messages + s(50));
+    let facts = world.client().facts(world.now());
+    assert_eq!((facts.dropped, facts.unacked), (0, 0), "{}", rules.name);
+    assert!(
+        world.seen.order.iter().copied().eq(0..messages),
+        "{}",
+        rules.name
+    );
+}
+
+// The system's own test of its sequences, which the models have to pass as it does.
+#[test]
+fn a_thousand_messages_survive_a_tenth_of_loss() {
+    for rules in ALL {
+        all_come_through(rules, 1_024, ms(10), 0.1);
+    }
+}
+
+// With 12 sends a pack in August, a few of so many would not arrive in their 60 s: 16,384 / 2^12.
+#[test]
+fn many_messages_survive_half_of_loss() {
+    all_come_through(MAY, 16_384, Duration::from_nanos(305_000), 0.5);
 }

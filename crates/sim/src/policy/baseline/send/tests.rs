@@ -1,3 +1,4 @@
+//! The ring by itself: what leaves it when, and what ends it.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::fleet::node::{Item, Kind};

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use quell_core::path::CarrierFacts;
+use rand::RngExt as _;
+use rand::rngs::SmallRng;
 
 use super::super::{Baseline, Client, Rules, Server, Unit};
 use crate::fleet::node::{
     Answer, Causes, ClientNode as _, ClientOutput, Ended, FleetSize, Item, Kind, Policy as _,
-    ServerId, ServerNode as _, ServerOutput,
+    ServerId, ServerNode as _, ServerOutput, rng_of,
 };
 
 pub(super) const ONE_WAY: Duration = Duration::from_millis(25);
@@ -52,6 +54,8 @@ pub(super) struct Seen {
     pub(super) bytes: Causes,
     /// Items by how often they came out.
     pub(super) delivered: BTreeMap<u32, u32>,
+    /// The same, in order.
+    pub(super) order: Vec<u32>,
     /// When each call was made.
     pub(super) asks: Vec<Duration>,
     pub(super) dials: Vec<(Duration, ServerId)>,
@@ -78,6 +82,11 @@ pub(super) struct World {
     next_item: u32,
     /// Whether the world answers each item with one of 100 bytes.
     pub(super) answers: bool,
+    /// Probability of loss, each way.
+    pub(super) loss: f64,
+    /// Beyond the constant delay, uniform from nothing to this.
+    pub(super) jitter: Duration,
+    rng: SmallRng,
     pub(super) seen: Seen,
 }
 
@@ -106,6 +115,9 @@ impl World {
             now,
             next_item: 0,
             answers: false,
+            loss: 0.0,
+            jitter: Duration::ZERO,
+            rng: rng_of(seed, 99),
             seen: Seen::default(),
         }
     }
@@ -150,6 +162,15 @@ impl World {
 
     fn after(&mut self, delay: Duration, event: Event) {
         self.put(self.now + delay, event);
+    }
+
+    /// Puts a unit on its way, or loses it.
+    fn cross(&mut self, event: Event) {
+        if self.loss > 0.0 && self.rng.random_bool(self.loss) {
+            return;
+        }
+        let jitter = self.rng.random_range(Duration::ZERO..=self.jitter);
+        self.after(ONE_WAY + jitter, event);
     }
 
     /// This provider comes back without a memory; its connection is reset.
@@ -320,7 +341,7 @@ impl World {
         let unit = self.survives(server, unit);
         if let (Some(session), Some(unit)) = (self.sessions.get(&server), unit) {
             let session = session.session;
-            self.after(ONE_WAY, Event::Up(server, session, unit));
+            self.cross(Event::Up(server, session, unit));
         }
     }
 
@@ -353,6 +374,7 @@ impl World {
             ServerOutput::Datagram { unit, .. } | ServerOutput::Control { unit, .. } => unit,
             ServerOutput::Deliver(item) => {
                 *self.seen.delivered.entry(item.number).or_default() += 1;
+                self.seen.order.push(item.number);
                 if self.answers {
                     let answer = Item {
                         len_bytes: 100,
@@ -368,7 +390,7 @@ impl World {
         };
         let attempt = self.sessions.get(&server).map(|session| session.attempt);
         if let (Some(attempt), Some(unit)) = (attempt, self.survives(server, unit)) {
-            self.after(ONE_WAY, Event::Down(server, attempt, unit));
+            self.cross(Event::Down(server, attempt, unit));
         }
     }
 }
