@@ -162,3 +162,30 @@ impl Peer {
         self.out.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::upstream_2026_08::RULES;
+
+    #[test]
+    fn an_ack_is_lost_with_its_connection() {
+        let now = Instant::now();
+        let pack = Unit::Pack {
+            sequence: 1,
+            number: 0,
+            head: 0,
+            body: Body::Ping,
+        };
+        for is_up in [true, false] {
+            let mut peer = Peer::new(RULES.ack_timeout, false);
+            peer.on_up();
+            peer.handle(&pack, &RULES, now);
+            if !is_up {
+                peer.on_down();
+            }
+            peer.handle_timeout(&RULES, false, now + RULES.ack_delay, |_| {});
+            assert_eq!(peer.poll_output().is_some(), is_up);
+        }
+    }
+}

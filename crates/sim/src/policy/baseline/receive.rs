@@ -242,4 +242,29 @@ mod tests {
         end.take(pack(1, most + 1, 0));
         assert_eq!(end.receive.ack_at(), None);
     }
+
+    #[test]
+    fn what_was_held_and_came_out_is_not_acked_by_itself() {
+        let mut end = End::new();
+        end.take(pack(1, 1, 0));
+        end.take(pack(1, 0, 0));
+        let (sequence, next) = (1, 2);
+        assert_eq!(end.acks(), [Unit::Ack { sequence, next }]);
+    }
+
+    #[test]
+    fn what_came_out_makes_room_for_what_is_held() {
+        let mut end = End::new();
+        let most = u32::try_from(HELD_BYTES_MAX / 1_208).unwrap();
+        for round in 0..2 {
+            let first = round * (most + 1);
+            for number in 1..=most {
+                end.take(pack(1, first + number, 0));
+            }
+            assert_eq!(
+                end.take(pack(1, first, 0)).len(),
+                usize::try_from(most).unwrap() + 1
+            );
+        }
+    }
 }

@@ -214,3 +214,78 @@ impl ServerNode<Unit> for Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::fleet::node::Kind;
+    use crate::policy::upstream_2026_05::RULES;
+
+    const ITEM: Item = Item {
+        number: 0,
+        flow: 0,
+        kind: Kind::Tcp,
+        len_bytes: 100,
+    };
+
+    fn server() -> Server {
+        Server::new(&RULES, RULES.race_ack_timeout)
+    }
+
+    #[test]
+    fn a_session_that_has_something_to_say_is_named_once() {
+        let (mut server, now) = (server(), Instant::now());
+        let session = server.on_connection(7, now).unwrap();
+        assert_eq!(server.poll_ready(), None);
+        server.answer(session, ITEM, now);
+        server.answer(session, ITEM, now);
+        assert_eq!(server.poll_ready(), Some(session));
+        assert_eq!(server.poll_ready(), None);
+        assert!(server.poll_output(session, now).is_some());
+    }
+
+    #[test]
+    fn a_client_that_comes_again_has_its_later_session_alone() {
+        let (mut server, now) = (server(), Instant::now());
+        let old = server.on_connection(7, now).unwrap();
+        let new = server.on_connection(7, now).unwrap();
+        server.on_closed(old, Ended::TimedOut, now);
+        assert_eq!(server.poll_idle(), None);
+        server.answer(old, ITEM, now);
+        assert_eq!(server.poll_output(new, now), None);
+        server.answer(new, ITEM, now);
+        assert!(server.poll_output(new, now).is_some());
+    }
+
+    #[test]
+    fn sequences_outlive_a_connection_by_an_ack_timeout() {
+        for comes_back in [true, false] {
+            let (mut server, now) = (server(), Instant::now());
+            let session = server.on_connection(7, now).unwrap();
+            server.on_closed(session, Ended::Closed, now);
+            let at = now + RULES.race_ack_timeout;
+            assert_eq!(server.poll_idle(), Some(at));
+            server.handle_idle(at - Duration::from_nanos(1));
+            if comes_back {
+                server.on_connection(7, now).unwrap();
+                assert_eq!(server.poll_idle(), None);
+            }
+            server.handle_idle(at);
+            assert_eq!(server.guests.len(), usize::from(comes_back));
+            assert_eq!(server.poll_idle(), None);
+        }
+    }
+
+    #[test]
+    fn a_provider_that_is_told_to_stop_stops() {
+        let (mut server, now) = (server(), Instant::now());
+        let session = server.on_connection(7, now).unwrap();
+        assert_eq!(server.drained_at(), None);
+        server.drain(now);
+        assert_eq!(server.drained_at(), Some(now));
+        assert_eq!(server.poll_ready(), Some(session));
+        assert_eq!(server.poll_output(session, now), Some(ServerOutput::Close));
+        assert_eq!(server.on_connection(8, now), Err(Ended::Refused));
+    }
+}

@@ -272,6 +272,11 @@ fn a_provider_without_a_memory_goes_on_at_the_head() {
         assert_eq!(world.seen.delivered.get(&item), Some(&1), "{}", rules.name);
         assert_eq!(world.seen.dials.len(), 2);
         assert_eq!(world.seen.dials[1].0, s(10), "at once");
+        assert_eq!(
+            sends_of(&world, item),
+            [(0, 1)],
+            "one that was written into a connection"
+        );
     }
 }
 
@@ -355,4 +360,93 @@ fn a_thousand_messages_survive_a_tenth_of_loss() {
 #[test]
 fn many_messages_survive_half_of_loss() {
     all_come_through(MAY, 16_384, Duration::from_nanos(305_000), 0.5);
+}
+
+#[test]
+fn what_comes_before_there_is_an_exit_is_held() {
+    let mut world = World::new(AUGUST, 6, 1, 1);
+    let items: Vec<u32> = (0..20).map(|_| world.offer(s(0), 0, 500)).collect();
+    world.run(s(3));
+    assert!(
+        items
+            .iter()
+            .all(|item| world.seen.delivered.contains_key(item))
+    );
+}
+
+#[test]
+fn what_is_held_is_bounded_in_bytes_and_time() {
+    let mut world = World::new(AUGUST, 6, 1, 1);
+    world.fault(Fault::BackendSilent, s(0), s(300));
+    let most: u32 = (2 << 20) / 1_024;
+    (0..=most).for_each(|_| {
+        world.offer(s(1), 0, 1_024);
+    });
+    world.run(s(2));
+    let facts = world.client().facts(world.now());
+    assert_eq!((facts.dropped, facts.held_bytes), (1, 2 << 20));
+    world.run(s(31));
+    assert_eq!(world.client().facts(world.now()).dropped, 1);
+    world.run(s(31) + ms(1));
+    let facts = world.client().facts(world.now());
+    assert_eq!((facts.dropped, facts.held_bytes), (u64::from(most) + 1, 0));
+}
+
+#[test]
+fn when_all_exits_fail_at_once_they_stay_and_race_again() {
+    let mut world = World::new(AUGUST, 6, 1, 1);
+    world.fault(Fault::Blackhole(SIX), s(3), s(300));
+    let lost = world.offer(s(6), 0, 500);
+    let next = world.offer(s(37), 0, 500);
+    world.run(s(38));
+    assert_eq!(sends_of(&world, lost).len(), 6);
+    assert_eq!(sends_of(&world, next).len(), 6);
+    assert_eq!(world.seen.closes, 0);
+}
+
+#[test]
+fn a_failed_exit_that_stays_loses_its_flows() {
+    let mut world = World::new(MAY, 2, 1, 1);
+    world.offer(s(3), 0, 500);
+    world.run(s(4));
+    let probe = world.offer(s(4), 0, 500);
+    world.run(s(5));
+    let winner = usize::from(sends_of(&world, probe)[0].0);
+    world.fault(Fault::Blackhole(&SIX[winner..=winner]), s(5), s(300));
+    let lost = world.offer(s(6), 0, 500);
+    let next = world.offer(s(37), 0, 500);
+    world.run(s(38));
+    let came = |item| world.seen.delivered.contains_key(&item);
+    assert_eq!((came(lost), came(next)), (false, true));
+    assert_eq!((sends_of(&world, next).len(), world.seen.closes), (2, 0));
+}
+
+#[test]
+fn an_exit_that_answers_and_does_not_ack_is_removed() {
+    let mut world = World::new(MAY, 6, 1, 1);
+    world.answers = true;
+    world.fault(Fault::Acks, s(10), s(60));
+    (0..35).for_each(|n| {
+        world.offer(s(5 + n), 0, 500);
+    });
+    world.run(s(20));
+    assert_eq!(world.seen.closes, 0);
+    world.run(s(30));
+    assert_eq!(world.seen.closes, 1, "the one that had the flow");
+}
+
+#[test]
+fn who_is_not_admitted_in_30_s_makes_room_for_another() {
+    for dead in 0..7 {
+        let all = &[0, 1, 2, 3, 4, 5, 6];
+        let mut world = World::new(MAY, 7, 1, 1);
+        world.fault(Fault::Blackhole(&all[dead..=dead]), s(0), s(900));
+        // The dead one may be drawn again, and again.
+        world.run(s(300));
+        assert_eq!(
+            world.client().facts(world.now()).sessions,
+            6,
+            "without {dead}"
+        );
+    }
 }

@@ -205,7 +205,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{upstream_2026_05, upstream_2026_08};
+    use crate::policy::{report_fix, upstream_2026_05, upstream_2026_08};
 
     fn s(s: u64) -> Duration {
         Duration::from_secs(s)
@@ -277,5 +277,13 @@ mod tests {
         assert_eq!(window.on_failed(&[3, 4], 6, now + s(10)), [3, 4]);
         assert!(window.on_failed(&[5], 4, now + s(39)).is_empty());
         assert_eq!(window.on_failed(&[5], 4, now + s(40)), [5]);
+    }
+
+    #[test]
+    fn the_fix_of_the_report_passes_while_not_degraded_alone() {
+        let start = Instant::now();
+        let mut window = Window::new(report_fix::RULES.window, start);
+        assert!(!window.poll_pass(0, 9, true, start));
+        assert!(window.poll_pass(0, 9, false, start + s(15)));
     }
 }

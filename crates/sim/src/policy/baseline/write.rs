@@ -87,3 +87,56 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::node::Causes;
+    use crate::policy::baseline::Unit;
+    use std::time::Duration;
+
+    fn written(writer: &mut Writer, len_bytes: u32) -> Vec<u32> {
+        let mut out = VecDeque::new();
+        writer.write(len_bytes, &mut out, |_, ping| Parcel {
+            unit: Unit::Part,
+            causes: Causes {
+                ping,
+                ..Causes::default()
+            },
+        });
+        out.iter().map(|parcel| parcel.causes.total()).collect()
+    }
+
+    fn facts(backlog_bytes: usize, datagram_len_max: usize) -> CarrierFacts {
+        CarrierFacts {
+            datagram_len_max,
+            backlog_bytes,
+            cwnd_bytes: 0,
+            rtt: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_down_or_full_takes_nothing() {
+        let mut writer = Writer::default();
+        assert!(written(&mut writer, 100).is_empty());
+        writer.on_up();
+        assert_eq!(written(&mut writer, 100), [100]);
+        writer.on_carrier(&facts(BUFFER_BYTES_MAX - PACK_LEN_MAX, 1_414));
+        assert_eq!(written(&mut writer, 1), [1]);
+        assert!(written(&mut writer, 1).is_empty());
+        writer.on_carrier(&facts(0, 1_414));
+        assert_eq!(written(&mut writer, 1), [1]);
+        writer.on_down();
+        assert!(written(&mut writer, 1).is_empty());
+    }
+
+    #[test]
+    fn what_one_datagram_does_not_take_goes_in_two() {
+        let mut writer = Writer::default();
+        writer.on_up();
+        writer.on_carrier(&facts(0, 1_200));
+        assert_eq!(written(&mut writer, 1_200), [1_200]);
+        assert_eq!(written(&mut writer, 1_201), [600, 601]);
+    }
+}

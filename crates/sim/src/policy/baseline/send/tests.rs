@@ -4,6 +4,8 @@ use super::*;
 use crate::fleet::node::{Item, Kind};
 use crate::policy::{upstream_2026_05, upstream_2026_08};
 
+const MAY: &Rules = &upstream_2026_05::RULES;
+const AUGUST: &Rules = &upstream_2026_08::RULES;
 const LEN: u16 = 1_200;
 
 fn item(number: u32) -> Body {
@@ -180,4 +182,15 @@ fn a_long_pack_takes_two_datagrams() {
     let lens: Vec<u32> = end.out.iter().map(|parcel| parcel.causes.total()).collect();
     assert_eq!(lens, [604, 604]);
     assert_eq!(end.out[0].unit, Unit::Part);
+}
+
+#[test]
+fn what_waits_for_a_connection_wakes_nobody() {
+    for (rules, wakes_ms) in [(MAY, 2_000), (AUGUST, 60_000)] {
+        let mut end = End::new(rules);
+        end.push(0, 0);
+        end.writer.on_down();
+        let at = end.send.poll_timeout(end.rules, &end.writer);
+        assert_eq!(at, Some(end.at(wakes_ms)), "{}", rules.name);
+    }
 }

@@ -59,6 +59,7 @@ pub(super) struct Seen {
     /// When each call was made.
     pub(super) asks: Vec<Duration>,
     pub(super) dials: Vec<(Duration, ServerId)>,
+    pub(super) closes: u32,
     /// Answers that the user got.
     pub(super) answers: u32,
 }
@@ -300,6 +301,7 @@ impl World {
             }
             ClientOutput::Close { server } => {
                 self.sessions.remove(&server);
+                self.seen.closes += 1;
             }
             ClientOutput::Datagram {
                 server,
