@@ -11,9 +11,11 @@
 //!   checked after every step.
 //! - [`fleet`], [`scenario`], [`outcome`]: many clients, providers and backends through an outage, by any policy.
 //! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
+//! - [`check`], [`swarm`]: what must hold in every run of quell's, and random scenarios in which it is seen to hold.
 //! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 
+pub mod check;
 pub mod duplex;
 pub mod exits;
 pub mod fleet;
@@ -23,3 +25,4 @@ pub mod outcome;
 pub mod pair;
 pub mod policy;
 pub mod scenario;
+pub mod swarm;
