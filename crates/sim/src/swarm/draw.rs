@@ -26,6 +26,8 @@ use crate::scenario::{
 };
 
 const CLIENTS_MAX: u32 = 8;
+/// The longest packet that a path carries before it has found out that its datagrams may be longer.
+const LEN_MAX: u16 = 1_280;
 const PROVIDERS_MAX: u16 = 8;
 const FAULTS_MAX: usize = 4;
 /// Everybody has started and found its providers, with time for some packets.
@@ -127,9 +129,9 @@ fn path(rng: &mut SmallRng) -> PathModel {
 fn works(rng: &mut SmallRng, healed: Duration) -> Vec<Work> {
     let mut works = vec![Work::Messages {
         every: ms(rng.random_range(500..8_000)),
-        len_bytes: rng.random_range(60..=1_400),
+        len_bytes: rng.random_range(60..=LEN_MAX),
         answer_bytes: if rng.random_bool(0.5) {
-            rng.random_range(60..=1_400)
+            rng.random_range(60..=LEN_MAX)
         } else {
             0
         },
@@ -139,7 +141,7 @@ fn works(rng: &mut SmallRng, healed: Duration) -> Vec<Work> {
         works.push(Work::Burst {
             at: ms(rng.random_range(3_000..healed_ms)),
             packets: rng.random_range(1..=120),
-            len_bytes: rng.random_range(60..=1_400),
+            len_bytes: rng.random_range(60..=LEN_MAX),
         });
     }
     if rng.random_bool(0.3) {
@@ -148,7 +150,7 @@ fn works(rng: &mut SmallRng, healed: Duration) -> Vec<Work> {
             at: ms(at_ms),
             until: ms(at_ms + rng.random_range(1_000..15_000)),
             bits_per_s: rng.random_range(20_000..400_000),
-            len_bytes: rng.random_range(200..=1_400),
+            len_bytes: rng.random_range(200..=LEN_MAX),
         });
     }
     works

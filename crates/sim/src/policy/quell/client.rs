@@ -170,6 +170,14 @@ fn paths_of(status: &ClientStatus) -> impl Iterator<Item = &PathStatus> {
     status.exits.iter().filter_map(|exit| exit.path.as_ref())
 }
 
+/// Packets that were not taken, and packs that were given up or went with their session.
+fn dropped_of(status: &ClientStatus) -> u64 {
+    let books = status.books();
+    let lanes = [books.message.send, books.flow.send];
+    let packs = lanes.map(|lane| lane.given_up() + lane.dropped.total());
+    books.drops.total() + status.tun_drops.total() + packs.iter().sum::<u64>()
+}
+
 fn held_of(status: &ClientStatus) -> u64 {
     paths_of(status).map(|path| path.queued_bytes as u64).sum()
 }
@@ -296,7 +304,7 @@ impl ClientNode<Bytes> for QuellClient {
             unacked: unacked_of(&status),
             waiting_items: waiting as u64,
             held_bytes: held_of(&status),
-            dropped: status.books().drops.total() + status.tun_drops.total(),
+            dropped: dropped_of(&status),
             degraded: self.asking.as_ref().is_some_and(|a| a.is_degraded(now)),
             unaccounted: status.unaccounted,
         }
