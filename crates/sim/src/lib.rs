@@ -12,9 +12,11 @@
 //! - [`fleet`], [`scenario`], [`outcome`]: many clients, providers and backends through an outage, by any policy.
 //! - [`report`]: what came of it, for people and programs.
 //! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
+//! - [`check`], [`swarm`]: what must hold in every run of quell's, and random scenarios in which it is seen to hold.
 //! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 
+pub mod check;
 pub mod duplex;
 pub mod exits;
 pub mod fleet;
@@ -25,3 +27,4 @@ pub mod pair;
 pub mod policy;
 pub mod report;
 pub mod scenario;
+pub mod swarm;

@@ -172,7 +172,9 @@ pub struct ClientFacts {
     pub sessions: u16,
     /// Packs that wait for an acknowledgement.
     pub unacked: u32,
-    /// Bytes held for the user.
+    /// Items that users have and the client has not taken yet.
+    pub waiting_items: u64,
+    /// Bytes that paths hold until they may leave.
     pub held_bytes: u64,
     /// Items that were dropped, with a reason of its own each.
     pub dropped: u64,

@@ -32,6 +32,7 @@ use super::node::{Answer, ClientId, ClientNode as _, Ended, FleetSize, Item, Pol
 use super::queue::Queue;
 use super::way::{Access, Ways};
 use super::{Options, SimError, work};
+use crate::check::{Checks, Fact};
 use crate::outcome::PolicyOutcome;
 use crate::scenario::Scenario;
 
@@ -131,6 +132,7 @@ pub(super) struct World<'a, P: Policy, C: Carriages<P::Unit>> {
     backends: Backends,
     moments: Vec<Moment>,
     books: Books,
+    checks: Checks,
     packs: Vec<(u64, u32)>,
 }
 
@@ -163,6 +165,7 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
         let step_ms = options.step_ms.unwrap_or_else(|| step_of(duration_ns));
         let mut world = Self {
             books: Books::new(name, sizes, broken, step_ms, duration_ns),
+            checks: Checks::new(name, scenario, options),
             scenario,
             policy,
             carriages,
@@ -227,6 +230,8 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
         self.pass(end_ns);
         progress(self.scenario.duration);
         self.look_at_clients();
+        let complaints = std::mem::take(&mut self.checks).finish(end_ns);
+        complaints.into_iter().for_each(|words| self.books.complain(words));
         Ok(self.books.finish())
     }
 
@@ -245,9 +250,11 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
     fn look_at_clients(&mut self) {
         for (id, client) in (0..).zip(&self.clients) {
             let Some(node) = &client.node else { continue };
-            let unaccounted = node.facts(self.now).unaccounted;
-            if unaccounted != 0 {
-                let words = format!("client {id}: {unaccounted} items are nowhere");
+            let facts = &node.facts(self.now);
+            let stands = Fact::Stands { client: id, facts };
+            self.checks.saw(stands, self.now_ns);
+            if facts.unaccounted != 0 {
+                let words = format!("client {id}: {} items are nowhere", facts.unaccounted);
                 self.books.complain(words);
             }
         }
@@ -305,6 +312,9 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
                 kind: offer.kind,
                 len_bytes: offer.len_bytes,
             };
+            let number = item.number;
+            self.checks
+                .saw(Fact::Offered { client, number }, self.now_ns);
             node.offer(item, self.now);
         }
         self.settle_client(client);
@@ -383,6 +393,11 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
         let (cut, access) = match from {
             Side::Client => {
                 client.bytes_out += u64::from(len_bytes);
+                let left = Fact::Left {
+                    client: connection.client,
+                    bytes: len_bytes,
+                };
+                self.checks.saw(left, self.now_ns);
                 self.books
                     .leaves_client(len_bytes, is_dial, &causes, self.now_ns);
                 (server.cut_up > 0, &mut client.up)

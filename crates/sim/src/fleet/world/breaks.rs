@@ -1,6 +1,7 @@
 //! What faults do to the world.
 
 use super::{Event, Server, World};
+use crate::check::Fact;
 use crate::fleet::carriage::{Carriage as _, Carriages, Side};
 use crate::fleet::connection::{ConnectionId, Far};
 use crate::fleet::faults::Change;
@@ -73,6 +74,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 }
                 // What was scheduled before it slept is void.
                 of.wake_ns = super::NEVER;
+                self.checks.saw(Fact::Woke { client }, self.now_ns);
                 if let Some(node) = &mut of.node {
                     node.on_wake(now);
                 }

@@ -1,6 +1,7 @@
 //! What a client wants done, and what comes to it.
 
 use super::{Event, Link, NEVER, ROUNDS_MAX, Wire, World, ns};
+use crate::check::Fact;
 use crate::fleet::carriage::{Carriage as _, CarriageEvent, Carriages, Side};
 use crate::fleet::connection::{Connection, ConnectionId};
 use crate::fleet::node::{
@@ -83,6 +84,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         if stood {
             self.books.session_lost();
         }
+        self.checks
+            .saw(Fact::Closed { client, server }, self.now_ns);
         self.tidy(id);
         Some((client, server, attempt))
     }
@@ -92,6 +95,12 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         if of.no_uplink > 0 || of.asleep > 0 {
             return;
         }
+        let answered = Fact::Answered {
+            client,
+            call,
+            answer,
+        };
+        self.checks.saw(answered, self.now_ns);
         if let Some(node) = &mut of.node {
             node.on_answer(call, answer, self.now);
         }
@@ -137,7 +146,19 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 self.books.complain(words);
             }
         }
+        self.look_at(client);
         self.wait(client);
+    }
+
+    fn look_at(&mut self, client: ClientId) {
+        let of = &self.clients[client as usize];
+        if let Some(node) = &of.node
+            && self.checks.wants_facts(client, self.now_ns)
+        {
+            let facts = &node.facts(self.now);
+            self.checks
+                .saw(Fact::Stands { client, facts }, self.now_ns);
+        }
     }
 
     fn wait(&mut self, client: ClientId) {
@@ -201,6 +222,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             }
             CarriageEvent::Connected => {
                 connection.stood = true;
+                let connected = Fact::Connected { client, server };
+                self.checks.saw(connected, self.now_ns);
                 None
             }
             CarriageEvent::Datagram(unit) => Some((unit, true)),
@@ -211,15 +234,19 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             return;
         };
         match unit {
-            None => node.on_connected(server, attempt, now),
+            None => return node.on_connected(server, attempt, now),
             Some((unit, false)) => node.handle_control(server, attempt, &unit, now),
             Some((unit, true)) if acks_lost => {
                 if let Some(rest) = self.policy.without_acks(&unit) {
                     node.handle_datagram(server, attempt, &rest, now);
+                } else {
+                    return;
                 }
             }
             Some((unit, true)) => node.handle_datagram(server, attempt, &unit, now),
         }
+        self.checks
+            .saw(Fact::Heard { client, server }, self.now_ns);
     }
 
     fn tell_facts(&mut self, client: ClientId) {
@@ -291,6 +318,13 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                         .send_datagram(Side::Client, unit, causes.total(), now)
                 {
                     connection.pending[Side::Client as usize].add(&causes);
+                    let handed = Fact::Handed {
+                        client,
+                        server,
+                        causes: &causes,
+                        packs: &packs,
+                    };
+                    self.checks.saw(handed, now_ns);
                     for pack in &packs {
                         self.books.pack(client, server, *pack, now_ns);
                     }
@@ -320,6 +354,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
 
     fn dial(&mut self, client: ClientId, server: ServerId, attempt: u64) {
         self.books.dial(server, self.now_ns);
+        self.checks
+            .saw(Fact::Dialled { client, server }, self.now_ns);
         if let Some(old) = self.to(client, server) {
             self.books.complain(format!(
                 "client {client} dials {server} while it is connected"
@@ -356,6 +392,13 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         call: u64,
     ) {
         self.books.request(self.now_ns);
+        let asked = Fact::Asked {
+            client,
+            backend,
+            work,
+            call,
+        };
+        self.checks.saw(asked, self.now_ns);
         if self.clients[client as usize].no_uplink > 0 {
             return;
         }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use quell_core::provider::doorman;
 
 use super::{Event, NEVER, ROUNDS_MAX, Wire, World};
+use crate::check::Fact;
 use crate::fleet::carriage::{Carriage as _, CarriageEvent, Carriages, Side, UdpDatagram as _};
 use crate::fleet::connection::{ConnectionId, Far};
 use crate::fleet::node::{ClientId, Ended, Policy, ServerId, ServerNode as _, ServerOutput};
@@ -145,6 +146,11 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             let len_bytes = udp.len_bytes();
             let of = &mut self.clients[client as usize];
             of.bytes_out += u64::from(len_bytes);
+            let left = Fact::Left {
+                client,
+                bytes: len_bytes,
+            };
+            self.checks.saw(left, self.now_ns);
             self.books
                 .leaves_client(len_bytes, true, &Default::default(), self.now_ns);
             if let Some(connection) = self.connection(id) {
@@ -407,6 +413,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 self.lose_far(id, Ended::Closed);
             }
             ServerOutput::Deliver(item) => {
+                let number = item.number;
+                self.checks.saw(Fact::Delivered { client, number }, now_ns);
                 self.books
                     .deliver(client, item.number, item.len_bytes, now_ns);
                 let len_bytes = work::answer_bytes(self.scenario, item.flow);

@@ -6,6 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use quell_core::multi::{Client, ExitId, Loss, Output};
 use quell_core::path::CarrierFacts;
+use quell_core::status::{ClientStatus, PathStatus};
 use quell_packet::{FlowKey, IpPacket, TcpView, protocol};
 use quell_wire::registry::ErrorCode;
 
@@ -165,6 +166,28 @@ fn loss_of(ended: Ended) -> Loss {
     }
 }
 
+fn paths_of(status: &ClientStatus) -> impl Iterator<Item = &PathStatus> {
+    status.exits.iter().filter_map(|exit| exit.path.as_ref())
+}
+
+/// Packets that were not taken, and packs that were given up or went with their session.
+fn dropped_of(status: &ClientStatus) -> u64 {
+    let books = status.books();
+    let lanes = [books.message.send, books.flow.send];
+    let packs = lanes.map(|lane| lane.given_up() + lane.dropped.total());
+    books.drops.total() + status.tun_drops.total() + packs.iter().sum::<u64>()
+}
+
+fn held_of(status: &ClientStatus) -> u64 {
+    paths_of(status).map(|path| path.queued_bytes as u64).sum()
+}
+
+fn unacked_of(status: &ClientStatus) -> u32 {
+    let lanes = paths_of(status).flat_map(|path| [&path.message, &path.flow]);
+    let packs = lanes.map(|lane| lane.send.in_flight).sum::<u64>();
+    u32::try_from(packs).unwrap_or(u32::MAX)
+}
+
 impl ClientNode<Bytes> for QuellClient {
     fn offer(&mut self, item: Item, now: Instant) {
         self.user(item.flow).offer(item);
@@ -278,9 +301,10 @@ impl ClientNode<Bytes> for QuellClient {
         let waiting = self.users.iter().map(User::waiting).sum::<usize>();
         ClientFacts {
             sessions: u16::try_from(up.count()).unwrap_or(u16::MAX),
-            unacked: 0,
-            held_bytes: waiting as u64,
-            dropped: status.books().drops.total() + status.tun_drops.total(),
+            unacked: unacked_of(&status),
+            waiting_items: waiting as u64,
+            held_bytes: held_of(&status),
+            dropped: dropped_of(&status),
             degraded: self.asking.as_ref().is_some_and(|a| a.is_degraded(now)),
             unaccounted: status.unaccounted,
         }
