@@ -7,6 +7,9 @@
 //! There are two: `model`, cheap, and a real QUIC under the same virtual time, for truth. A test holds them within a
 //! stated tolerance of each other.
 
+#[cfg(feature = "quic")]
+pub mod quic;
+
 use std::time::Instant;
 
 use quell_core::path::CarrierFacts;
