@@ -2,11 +2,13 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `agreement` | the model beside the real one, course by course, within stated tolerances |
 //! | `course` | what happens: loads, cuts, and for how long |
 //! | `way` | a connection on a way of 25 ms each way: carries, cuts, counts |
 //! | `truth` | what is expected of the real one alone: its course repeats, messages come whole, endings are told |
 #![allow(clippy::unwrap_used)]
 
+mod agreement;
 mod course;
 mod truth;
 mod way;
