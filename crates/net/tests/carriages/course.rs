@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use quell_sim::fleet::carriage::Side;
 
-/// One way, there and back: 50 ms.
+/// Each way, where nothing else is said: 50 ms there and back.
 pub(crate) const DELAY: Duration = Duration::from_millis(25);
+/// A way within a town, and one by satellite or nearly.
+const NEAR: Duration = Duration::from_millis(4);
+const FAR: Duration = Duration::from_millis(150);
 /// Loads begin when the handshake and most of the search for the path's size are over.
 const LOAD_FROM: Duration = Duration::from_secs(10);
 /// When the way is cut, if it is: between two of every load's datagrams.
@@ -27,6 +30,8 @@ pub(crate) enum Load {
     Burst,
     /// 2 Mbit/s: 1,200 bytes each 4.8 ms.
     Stream,
+    /// A control message of 300 bytes each 10 s, each side of its own accord.
+    Control,
 }
 
 /// One datagram that an end is to send.
@@ -62,6 +67,8 @@ pub(crate) struct Course {
     pub(crate) cut: Option<Cut>,
     /// The windows are open from 3 s after the cut's begin until something is heard again, as the core has it.
     pub(crate) granted: bool,
+    /// Of each way.
+    pub(crate) delay: Duration,
     pub(crate) until: Duration,
 }
 
@@ -77,6 +84,9 @@ impl fmt::Display for Course {
             let (from, until) = (cut.from.as_secs(), cut.until.as_secs());
             write!(f, " {side} {from}-{until} s")?;
         }
+        if self.delay != DELAY {
+            write!(f, " {} ms", 2 * self.delay.as_millis())?;
+        }
         write!(f, "{}", if self.granted { " granted" } else { "" })
     }
 }
@@ -87,6 +97,7 @@ impl Course {
             load,
             cut: None,
             granted: false,
+            delay: DELAY,
             until: Duration::from_secs(until_s),
         }
     }
@@ -102,6 +113,7 @@ impl Course {
                 server,
             }),
             granted: false,
+            delay: DELAY,
             until: until + AFTER,
         }
     }
@@ -122,7 +134,7 @@ impl Course {
     /// What is handed over, in order. A load goes on for 10 s after a cut; a burst falls into it.
     pub(crate) fn sendings(&self) -> Vec<Sending> {
         let end = match (self.load, self.cut) {
-            (Load::Pings, _) => self.until,
+            (Load::Pings | Load::Control, _) => self.until,
             (_, Some(cut)) => cut.until + Duration::from_secs(10),
             (Load::Both, None) => self.until,
             (_, None) => LOAD_FROM + Duration::from_secs(10),
@@ -142,6 +154,7 @@ impl Course {
             Load::Nothing => Vec::new(),
             Load::Pings => each(200_000, 40, &[Side::Client]),
             Load::Both => each(10_000, 200, &[Side::Client, Side::Server]),
+            Load::Control => each(100_000, 300, &[Side::Client, Side::Server]),
             Load::Stream => each(48, 1_200, &[Side::Client]),
             Load::Burst => {
                 let at = self
@@ -158,19 +171,28 @@ impl Course {
     }
 }
 
-/// Every course: each load without a cut, and with one of 20 s and of 60 s in each direction and in both.
+/// Every course: each load without a cut, and with one of 20 s and of 60 s in each direction and in both; most of that
+/// on a short way and on a long one, too.
 pub(crate) fn all() -> Vec<Course> {
+    let loads = [
+        Load::Pings,
+        Load::Both,
+        Load::Burst,
+        Load::Stream,
+        Load::Control,
+    ];
     let mut courses = vec![
         Course::uncut(Load::Nothing, 30),
         Course::uncut(Load::Pings, 600),
         Course::uncut(Load::Both, 120),
         Course::uncut(Load::Burst, 60),
         Course::uncut(Load::Stream, 60),
+        Course::uncut(Load::Control, 120),
         Course::silent(15, 15, true, true),
         Course::silent(8, 40, true, true),
         Course::silent(8, 40, false, true),
     ];
-    for load in [Load::Pings, Load::Both, Load::Burst, Load::Stream] {
+    for load in loads {
         for secs in [20, 60] {
             for (client, server) in [(true, true), (true, false), (false, true)] {
                 courses.push(Course::cut(load, secs, client, server));
@@ -182,6 +204,18 @@ pub(crate) fn all() -> Vec<Course> {
             granted: true,
             ..Course::cut(Load::Both, secs, true, true)
         });
+    }
+    for delay in [NEAR, FAR] {
+        courses.push(Course {
+            delay,
+            ..Course::silent(8, 40, true, true)
+        });
+        for load in loads {
+            let uncut = Course::uncut(load, 120);
+            courses.push(Course { delay, ..uncut });
+            let cut = Course::cut(load, 20, true, true);
+            courses.push(Course { delay, ..cut });
+        }
     }
     courses
 }

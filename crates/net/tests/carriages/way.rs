@@ -8,7 +8,7 @@ use bytes::Bytes;
 use quell_sim::fleet::carriage::{Carriage, CarriageEvent, Carriages, Side, UdpDatagram as _};
 use quell_sim::fleet::node::Ended;
 
-use crate::course::{Course, DELAY, Load, Sending};
+use crate::course::{Course, Load, Sending};
 use crate::zeros;
 
 /// Bytes that may wait in a carriage for the next datagram to be handed over; beyond them it is not sent at all, as the
@@ -16,6 +16,8 @@ use crate::zeros;
 const BACKLOG_BYTES_MAX: usize = 64 * 1024;
 /// After a cut's begin the core takes a path for silent, and opens its window.
 const GRANT_AFTER: Duration = Duration::from_secs(3);
+/// A stateless reset: less than what it answers, so that two hosts cannot go on (RFC 9000 §10.3.3).
+const RESET_BYTES: u64 = 42;
 /// No course has nearly as many wake-ups: beyond them a timer stands still.
 const STEPS_MAX: u32 = 1_000_000;
 
@@ -40,6 +42,8 @@ enum Due<P> {
     Arrive(Side, P),
     Send(usize),
     Grant,
+    /// A host's word that it knows nothing of the connection.
+    Reset(Side),
 }
 
 struct Entry<P> {
@@ -76,6 +80,8 @@ pub(crate) struct Way<C: Carriage<Bytes>> {
     order: u64,
     figures: [Figures; 2],
     granted: [bool; 2],
+    /// The carriage leaves resets to the world.
+    resets_by_host: bool,
     /// Control messages, by who received them.
     pub(crate) messages: [Vec<Bytes>; 2],
 }
@@ -86,9 +92,14 @@ fn index(side: Side) -> usize {
     usize::from(side == Side::Server)
 }
 
-/// Both sides' figures after a whole course: the client's first.
-pub(crate) fn run<C: Carriages<Bytes>>(carriages: &mut C, course: &Course) -> [Figures; 2] {
+/// Both sides' figures after a whole course: the client's first. Stateless resets are the carriage's own, or the host's.
+pub(crate) fn run<C: Carriages<Bytes>>(
+    carriages: &mut C,
+    course: &Course,
+    resets_by_host: bool,
+) -> [Figures; 2] {
     let mut way = Way::new(carriages, *course);
+    way.resets_by_host = resets_by_host;
     way.go(course.until);
     way.figures
 }
@@ -106,6 +117,7 @@ impl<C: Carriage<Bytes>> Way<C> {
             order: 0,
             figures: [Figures::default(); 2],
             granted: [false; 2],
+            resets_by_host: false,
             messages: [Vec::new(), Vec::new()],
         };
         for (number, sending) in way.sendings.clone().iter().enumerate() {
@@ -176,13 +188,23 @@ impl<C: Carriage<Bytes>> Way<C> {
                 if std::mem::take(&mut self.granted[index(side)]) {
                     self.carriage.grant(side, false, now);
                 }
+                if self.resets_by_host && self.figures[index(side)].closed.is_some() && !udp.is_dial() {
+                    self.reset(side);
+                    return;
+                }
                 self.carriage.handle(side, udp, now);
             }
+            Due::Reset(side) => self.carriage.on_reset(side, now),
             Due::Send(number) => {
                 let Sending {
                     side, len_bytes, ..
                 } = self.sendings[number];
-                self.send(side, len_bytes);
+                if self.course.load == Load::Control {
+                    let unit = zeros(len_bytes);
+                    self.carriage.send_control(side, unit, len_bytes, now);
+                } else {
+                    self.send(side, len_bytes);
+                }
             }
             Due::Grant => {
                 for side in SIDES {
@@ -190,6 +212,16 @@ impl<C: Carriage<Bytes>> Way<C> {
                     self.carriage.grant(side, true, now);
                 }
             }
+        }
+    }
+
+    /// The host of `side` answers what was sent to a connection that it has forgotten.
+    fn reset(&mut self, side: Side) {
+        let figures = &mut self.figures[index(side)];
+        figures.bytes += RESET_BYTES;
+        figures.datagrams += 1;
+        if !self.course.cut.is_some_and(|cut| cut.swallows(side, self.now)) {
+            self.push(self.now + self.course.delay, Due::Reset(side.other()));
         }
     }
 
@@ -215,12 +247,13 @@ impl<C: Carriage<Bytes>> Way<C> {
                 let figures = &mut self.figures[index(side)];
                 figures.bytes += u64::from(udp.len_bytes());
                 figures.datagrams += 1;
+                if std::env::var("COURSE").is_ok() { println!("{:>9.4} {} {} {}", self.now.as_secs_f64(), if side==Side::Client {"C>"} else {"      <S"}, udp.len_bytes(), if udp.is_dial() {"L"} else {""}); }
                 if !self
                     .course
                     .cut
                     .is_some_and(|cut| cut.swallows(side, self.now))
                 {
-                    self.push(self.now + DELAY, Due::Arrive(side.other(), udp));
+                    self.push(self.now + self.course.delay, Due::Arrive(side.other(), udp));
                 }
             }
         }
@@ -232,18 +265,26 @@ impl<C: Carriage<Bytes>> Way<C> {
         match event {
             CarriageEvent::Connected => figures.connected = Some(now),
             CarriageEvent::Closed(ended) => figures.closed = Some((now, ended)),
-            CarriageEvent::Control(message) => self.messages[index(side)].push(message),
+            CarriageEvent::Control(message) => {
+                self.arrived(side);
+                self.messages[index(side)].push(message);
+            }
             CarriageEvent::Datagram(unit) => {
-                figures.arrived += 1;
-                if let Some(since) = self.course.cut.and_then(|cut| now.checked_sub(cut.until))
-                    && since > DELAY
-                {
-                    figures.healed.get_or_insert(since);
-                }
+                self.arrived(side);
                 if self.course.load == Load::Pings && side == Side::Server {
                     self.send(Side::Server, unit.len() as u32);
                 }
             }
+        }
+    }
+
+    /// What was under way at the heal does not say that the way is whole.
+    fn arrived(&mut self, side: Side) {
+        let figures = &mut self.figures[index(side)];
+        figures.arrived += 1;
+        let healed = self.course.cut.and_then(|cut| self.now.checked_sub(cut.until));
+        if let Some(since) = healed.filter(|since| *since > self.course.delay) {
+            figures.healed.get_or_insert(since);
         }
     }
 }

@@ -21,8 +21,8 @@ use bytes::{Bytes, BytesMut};
 use quell_core::path::CarrierFacts;
 use quinn_proto::{
     ClientConfig, ConnectError, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir,
-    Endpoint, EndpointConfig, Event, Incoming, ServerConfig, StreamEvent, StreamId,
-    TransportErrorCode, VarInt, congestion::Controller,
+    EcnCodepoint, Endpoint, EndpointConfig, Event, Incoming, ServerConfig, StreamEvent, StreamId,
+    Transmit, TransportErrorCode, VarInt, congestion::Controller,
 };
 
 use super::super::{Side, UdpDatagram};
@@ -38,16 +38,35 @@ pub type Grant = fn(Box<dyn Controller>, bool, Instant);
 
 /// One UDP datagram, as it would be on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuicUdp(Bytes);
+pub struct QuicUdp {
+    payload: Bytes,
+    /// What its IP header says of congestion; a way may carry it or not.
+    ecn: Option<EcnCodepoint>,
+}
+
+impl QuicUdp {
+    /// What leaves for `transmit` out of `buffer`.
+    fn all_of(transmit: &Transmit, buffer: Vec<u8>) -> impl Iterator<Item = Self> + use<> {
+        let ecn = transmit.ecn;
+        let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+        let mut rest = Bytes::from(buffer);
+        rest.truncate(transmit.size);
+        std::iter::from_fn(move || {
+            let len = segment.min(rest.len());
+            let payload = rest.split_to(len);
+            (len > 0).then_some(Self { payload, ecn })
+        })
+    }
+}
 
 impl UdpDatagram for QuicUdp {
     fn len_bytes(&self) -> u32 {
-        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.payload.len()).unwrap_or(u32::MAX)
     }
 
     /// RFC 9000 §17.2: long headers begin with a set bit.
     fn is_dial(&self) -> bool {
-        self.0.first().is_some_and(|byte| byte & 0x80 != 0)
+        self.payload.first().is_some_and(|byte| byte & 0x80 != 0)
     }
 }
 
@@ -203,11 +222,11 @@ impl End {
             return;
         }
         let mut answer = Vec::new();
-        let data = BytesMut::from(udp.0);
+        let data = BytesMut::from(udp.payload);
         let remote = address(self.side.other());
         let event = self
             .endpoint
-            .handle(now, remote, None, None, data, &mut answer);
+            .handle(now, remote, None, udp.ecn, data, &mut answer);
         match event {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some((own, connection)) = &mut self.connection
@@ -218,8 +237,7 @@ impl End {
             }
             Some(DatagramEvent::NewConnection(incoming)) => self.accept(incoming, now),
             Some(DatagramEvent::Response(transmit)) => {
-                answer.truncate(transmit.size);
-                self.out.push_back(QuicUdp(answer.into()));
+                self.out.extend(QuicUdp::all_of(&transmit, answer));
             }
             None => {}
         }
@@ -237,8 +255,7 @@ impl End {
             Ok(accepted) => self.connection = Some(accepted),
             Err(error) => {
                 if let Some(transmit) = error.response {
-                    answer.truncate(transmit.size);
-                    self.out.push_back(QuicUdp(answer.into()));
+                    self.out.extend(QuicUdp::all_of(&transmit, answer));
                 }
             }
         }
@@ -256,13 +273,7 @@ impl End {
         {
             let mut sent = Vec::new();
             if let Some(transmit) = connection.poll_transmit(now, self.segments_max, &mut sent) {
-                let mut sent = Bytes::from(sent);
-                sent.truncate(transmit.size);
-                let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
-                while !sent.is_empty() {
-                    let len = segment.min(sent.len());
-                    self.out.push_back(QuicUdp(sent.split_to(len)));
-                }
+                self.out.extend(QuicUdp::all_of(&transmit, sent));
             }
             self.settle();
         }
