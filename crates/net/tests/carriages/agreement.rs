@@ -2,10 +2,7 @@
 //!
 //! The table that this prints is what the simulator's figures of fleets are worth. Where the model leaves a tolerance it is
 //! the model that is to change.
-#![expect(
-    clippy::print_stdout,
-    reason = "the figures are what this has to say"
-)]
+#![expect(clippy::print_stdout, reason = "the figures are what this has to say")]
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -38,9 +35,7 @@ fn near(real: u64, model: u64, percent: u64, slack: u64) -> bool {
 
 fn near_time(real: Option<Duration>, model: Option<Duration>, rtt: Duration) -> bool {
     match (real, model) {
-        (Some(real), Some(model)) => {
-            real.abs_diff(model) <= rtt.max(real * TIME_PERCENT / 100)
-        }
+        (Some(real), Some(model)) => real.abs_diff(model) <= rtt.max(real * TIME_PERCENT / 100),
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     }
@@ -49,10 +44,18 @@ fn near_time(real: Option<Duration>, model: Option<Duration>, rtt: Duration) -> 
 /// What the model got wrong, by name.
 fn differences(real: &Figures, model: &Figures, rtt: Duration) -> Vec<&'static str> {
     let checks = [
-        ("bytes", near(real.bytes, model.bytes, BYTES_PERCENT, BYTES_SLACK)),
+        (
+            "bytes",
+            near(real.bytes, model.bytes, BYTES_PERCENT, BYTES_SLACK),
+        ),
         (
             "datagrams",
-            near(real.datagrams, model.datagrams, DATAGRAMS_PERCENT, DATAGRAMS_SLACK),
+            near(
+                real.datagrams,
+                model.datagrams,
+                DATAGRAMS_PERCENT,
+                DATAGRAMS_SLACK,
+            ),
         ),
         (
             "arrived",
@@ -78,8 +81,10 @@ fn row(text: &mut String, course: &Course, side: Side, real: &Figures, model: &F
     let wrong = differences(real, model, 2 * course.delay).join(", ");
     let pair = |a: String, b: String| format!("{a:>9} {b:>9}");
     let closed = |f: &Figures| {
-        f.closed
-            .map_or_else(|| "-".to_owned(), |(at, how)| format!("{:.1} {how:?}", at.as_secs_f64()))
+        f.closed.map_or_else(
+            || "-".to_owned(),
+            |(at, how)| format!("{:.1} {how:?}", at.as_secs_f64()),
+        )
     };
     let _ = writeln!(
         text,
@@ -102,7 +107,10 @@ fn the_model_does_what_quic_does() {
     );
     let mut wrong = 0;
     for course in course::all() {
-        let (real, model) = (run(&mut real(7), &course, false), run(&mut Models, &course, true));
+        let (real, model) = (
+            run(&mut real(7), &course, false),
+            run(&mut Models, &course, true),
+        );
         for (index, side) in [Side::Client, Side::Server].into_iter().enumerate() {
             row(&mut text, &course, side, &real[index], &model[index]);
             wrong += differences(&real[index], &model[index], 2 * course.delay).len();
@@ -139,6 +147,13 @@ fn what_is_off_is_seen() {
         healed: Some(Duration::ZERO),
         closed: Some((Duration::ZERO, quell_sim::fleet::node::Ended::Closed)),
     };
-    let all = ["bytes", "datagrams", "arrived", "connected", "healed", "closed"];
+    let all = [
+        "bytes",
+        "datagrams",
+        "arrived",
+        "connected",
+        "healed",
+        "closed",
+    ];
     assert_eq!(differences(&real, &beyond, rtt), all);
 }

@@ -34,7 +34,10 @@ fn connected(cut: Option<Cut>) -> Way<QuicCarriage<Bytes, Verbatim>> {
 #[test]
 fn a_course_repeats_though_its_bytes_do_not() {
     for course in course::all() {
-        let (first, second) = (run(&mut real(7), &course, false), run(&mut real(7), &course, false));
+        let (first, second) = (
+            run(&mut real(7), &course, false),
+            run(&mut real(7), &course, false),
+        );
         assert_eq!(first, second, "{course}");
     }
 }
@@ -143,17 +146,4 @@ fn an_open_window_takes_what_a_cut_has_filled_it_with() {
     };
     assert!(sent(false) > 0);
     assert_eq!(sent(true), 0);
-}
-
-#[test]
-fn zz_trace() {
-    let want = std::env::var("COURSE").unwrap_or_default();
-    for course in course::all() {
-        if course.to_string() == want {
-            println!("REAL");
-            run(&mut real(7), &course, false);
-            println!("MODEL");
-            run(&mut quell_sim::fleet::carriage::model::Models, &course, true);
-        }
-    }
 }

@@ -188,7 +188,10 @@ impl<C: Carriage<Bytes>> Way<C> {
                 if std::mem::take(&mut self.granted[index(side)]) {
                     self.carriage.grant(side, false, now);
                 }
-                if self.resets_by_host && self.figures[index(side)].closed.is_some() && !udp.is_dial() {
+                if self.resets_by_host
+                    && self.figures[index(side)].closed.is_some()
+                    && !udp.is_dial()
+                {
                     self.reset(side);
                     return;
                 }
@@ -220,7 +223,11 @@ impl<C: Carriage<Bytes>> Way<C> {
         let figures = &mut self.figures[index(side)];
         figures.bytes += RESET_BYTES;
         figures.datagrams += 1;
-        if !self.course.cut.is_some_and(|cut| cut.swallows(side, self.now)) {
+        if !self
+            .course
+            .cut
+            .is_some_and(|cut| cut.swallows(side, self.now))
+        {
             self.push(self.now + self.course.delay, Due::Reset(side.other()));
         }
     }
@@ -247,7 +254,6 @@ impl<C: Carriage<Bytes>> Way<C> {
                 let figures = &mut self.figures[index(side)];
                 figures.bytes += u64::from(udp.len_bytes());
                 figures.datagrams += 1;
-                if std::env::var("COURSE").is_ok() { println!("{:>9.4} {} {} {}", self.now.as_secs_f64(), if side==Side::Client {"C>"} else {"      <S"}, udp.len_bytes(), if udp.is_dial() {"L"} else {""}); }
                 if !self
                     .course
                     .cut
@@ -282,7 +288,10 @@ impl<C: Carriage<Bytes>> Way<C> {
     fn arrived(&mut self, side: Side) {
         let figures = &mut self.figures[index(side)];
         figures.arrived += 1;
-        let healed = self.course.cut.and_then(|cut| self.now.checked_sub(cut.until));
+        let healed = self
+            .course
+            .cut
+            .and_then(|cut| self.now.checked_sub(cut.until));
         if let Some(since) = healed.filter(|since| *since > self.course.delay) {
             figures.healed.get_or_insert(since);
         }
