@@ -232,6 +232,12 @@ impl<U, C: Coder<U>> Carriage<U> for QuicCarriage<U, C> {
         self.end(side).handle_timeout(now);
     }
 
+    /// Without the token of a Retry: the world has proved the address, and a provider's end that heard nothing yet takes
+    /// these for the first.
+    fn repeat_first(&mut self, _: Instant, flight: &mut Vec<QuicUdp>) {
+        flight.extend_from_slice(self.end(Side::Client).first());
+    }
+
     fn is_over(&self) -> bool {
         let [client, server] = &self.ends;
         client.is_over() && self.undialled.is_none() && (server.is_over() || server.is_gone())

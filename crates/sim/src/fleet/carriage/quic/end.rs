@@ -28,6 +28,8 @@ use quinn_proto::{
 use super::super::{Side, UdpDatagram};
 use crate::fleet::node::Ended;
 
+/// Datagrams of a first flight that are kept: a ClientHello with a post-quantum key share takes two.
+const FIRST_MAX: usize = 2;
 /// Part of QUIC's API; whether it is sent is up to the settings.
 const SERVER_NAME: &str = "quell";
 /// What the control stream carries, a piece at a time.
@@ -90,6 +92,8 @@ pub(super) struct End {
     grant: Grant,
     out: VecDeque<QuicUdp>,
     told: VecDeque<Told>,
+    /// The client's first flight, while the dial lasts.
+    first: Vec<QuicUdp>,
     /// The last that left under a short header: what a host that knows nothing of us would see.
     last_short: Option<QuicUdp>,
     /// The window before it was opened, in bytes; `None` while it is the controller's own.
@@ -128,6 +132,7 @@ impl End {
             grant,
             out: VecDeque::new(),
             told: VecDeque::new(),
+            first: Vec::new(),
             last_short: None,
             cwnd_before: None,
             space_empty_bytes: 0,
@@ -217,6 +222,11 @@ impl End {
         (self.facts, self.timeout) = (None, None);
     }
 
+    /// The first flight once more.
+    pub(super) fn first(&self) -> &[QuicUdp] {
+        &self.first
+    }
+
     pub(super) fn handle(&mut self, udp: QuicUdp, now: Instant) {
         if self.gone {
             return;
@@ -280,6 +290,8 @@ impl End {
         let udp = self.out.pop_front()?;
         if !udp.is_dial() {
             self.last_short = Some(udp.clone());
+        } else if self.side == Side::Client && self.first.len() < FIRST_MAX {
+            self.first.push(udp.clone());
         }
         Some(udp)
     }
@@ -326,6 +338,7 @@ impl End {
         match event {
             Event::Connected => {
                 self.stands = true;
+                self.first = Vec::new();
                 self.space_empty_bytes = connection.datagrams().send_buffer_space();
                 if self.side == Side::Client {
                     self.stream = connection.streams().open(Dir::Bi);
