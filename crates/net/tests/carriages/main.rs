@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `agreement` | the model beside the real one, course by course, within stated tolerances |
 //! | `course` | what happens: loads, cuts, and for how long |
+//! | `fleet` | quell's core in whole worlds over either |
 //! | `way` | a connection on a way of 25 ms each way: carries, cuts, counts |
 //! | `truth` | what is expected of the real one alone: its course repeats, messages come whole, endings are told |
 #![allow(clippy::unwrap_used)]
 
 mod agreement;
 mod course;
+mod fleet;
 mod truth;
 mod way;
 
