@@ -86,7 +86,7 @@ enum Body<U> {
     Ping,
     Datagram(U),
     /// Several that waited and went together.
-    Datagrams(Box<Vec<U>>),
+    Datagrams(Vec<U>),
     /// The number in the stream, the message, its length.
     Control(u32, Box<U>),
     Handshake {

@@ -226,7 +226,7 @@ impl<U: Clone> End<U> {
             self.queued_bytes -= len_bytes;
             len += DATAGRAM_FRAME_LEN + len_bytes;
             body = match body {
-                Body::Datagram(first) => Body::Datagrams(Box::new(vec![first, unit])),
+                Body::Datagram(first) => Body::Datagrams(vec![first, unit]),
                 Body::Datagrams(mut units) => {
                     units.push(unit);
                     Body::Datagrams(units)
