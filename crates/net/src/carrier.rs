@@ -73,7 +73,7 @@ impl Carrier {
         }
         let cwnd = self.connection.stats().path.cwnd;
         self.cwnd_before.set(granted.then_some(cwnd));
-        congestion::grant(&self.connection, granted, now);
+        congestion::grant(self.connection.congestion_state(), granted, now);
     }
 
     pub(crate) fn report(&self) -> QuicReport {

@@ -68,16 +68,16 @@ impl State {
     }
 }
 
-/// Opens the window of a connection, or leaves it to the controller again.
+/// Opens the window of a connection, or leaves it to the controller again. `controller` is a clone of the connection's;
+/// another kind than ours is left alone.
 ///
 /// quinn counts datagrams that were lost against the window until an answer comes,
 /// and its own probes back off without a ceiling: a path that was cut could stay
 /// unused for as long as the cut had lasted. While the core has hushed the path it
 /// hands over next to nothing, each at a time of its own choosing, and that must
 /// leave.
-pub(crate) fn grant(connection: &quinn::Connection, granted: bool, now: Instant) {
-    let controller = connection.congestion_state().into_any();
-    if let Ok(floored) = controller.downcast::<Floored>() {
+pub fn grant(controller: Box<dyn Controller>, granted: bool, now: Instant) {
+    if let Ok(floored) = controller.into_any().downcast::<Floored>() {
         let mut state = floored.state.lock();
         state.granted = granted;
         if granted {

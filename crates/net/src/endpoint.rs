@@ -1,4 +1,8 @@
 //! QUIC endpoints: the provider's one, and the client's one a dial.
+//!
+//! Their settings are to be had without a socket, too: whoever drives quinn-proto in virtual time (the simulator's real
+//! carriage) runs the same QUIC as the driver does, down to the congestion controller and its
+//! [`grant`](crate::congestion::grant).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,7 +21,11 @@ use crate::transport::TransportSettings;
 /// A server name is part of QUIC's API; ours is never sent, the key is the name.
 const SERVER_NAME: &str = "quell";
 
-fn endpoint_config(identity: &Identity) -> Result<EndpointConfig, NetError> {
+/// What an endpoint of `identity` is like: its stateless resets and its connection IDs outlive a restart.
+///
+/// # Errors
+/// The keys cannot be derived.
+pub fn endpoint_config(identity: &Identity) -> Result<EndpointConfig, NetError> {
     let mut config = EndpointConfig::new(Arc::new(identity.reset_key()?));
     let key = identity.connection_id_key()?;
     config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(key)));
@@ -33,6 +41,41 @@ const INITIAL_REST_BYTES: u64 = 6_000;
 /// The same over all first packets that wait.
 const INITIAL_REST_BYTES_ALL: u64 = 8 * 1024 * 1024;
 
+/// How a provider of `identity` takes connections.
+///
+/// # Errors
+/// A setting is out of what QUIC or TLS can express.
+pub fn server_config(
+    identity: &Identity,
+    transport: &TransportSettings,
+) -> Result<ServerConfig, NetError> {
+    let crypto = QuicServerConfig::try_from(tls::server_config(identity)?)
+        .map_err(|error| NetError::Transport(error.to_string()))?;
+    let mut server = ServerConfig::new(Arc::new(crypto), Arc::new(identity.token_key()?));
+    server
+        .transport_config(transport.quic()?)
+        .max_incoming(INITIALS_WAITING_MAX)
+        .incoming_buffer_size(INITIAL_REST_BYTES)
+        .incoming_buffer_size_total(INITIAL_REST_BYTES_ALL);
+    Ok(server)
+}
+
+/// How a client of `identity` connects to the provider that holds `expected`.
+///
+/// # Errors
+/// A setting is out of what QUIC or TLS can express.
+pub fn client_config(
+    identity: &Identity,
+    expected: PublicKey,
+    transport: &TransportSettings,
+) -> Result<ClientConfig, NetError> {
+    let crypto = QuicClientConfig::try_from(tls::client_config(identity, expected)?)
+        .map_err(|error| NetError::Transport(error.to_string()))?;
+    let mut client = ClientConfig::new(Arc::new(crypto));
+    client.transport_config(transport.quic()?);
+    Ok(client)
+}
+
 /// The endpoint that clients connect to.
 ///
 /// # Errors
@@ -43,14 +86,7 @@ pub fn listen(
     transport: &TransportSettings,
     watch: SocketWatch,
 ) -> Result<Endpoint, NetError> {
-    let crypto = QuicServerConfig::try_from(tls::server_config(identity)?)
-        .map_err(|error| NetError::Transport(error.to_string()))?;
-    let mut server = ServerConfig::new(Arc::new(crypto), Arc::new(identity.token_key()?));
-    server
-        .transport_config(transport.quic()?)
-        .max_incoming(INITIALS_WAITING_MAX)
-        .incoming_buffer_size(INITIAL_REST_BYTES)
-        .incoming_buffer_size_total(INITIAL_REST_BYTES_ALL);
+    let server = server_config(identity, transport)?;
     let socket = CountingSocket::bind(address, transport.socket_buffer_bytes, watch)?;
     let endpoint = Endpoint::new_with_abstract_socket(
         endpoint_config(identity)?,
@@ -73,10 +109,7 @@ pub fn connect(
     transport: &TransportSettings,
     watch: SocketWatch,
 ) -> Result<(Endpoint, Connecting), NetError> {
-    let crypto = QuicClientConfig::try_from(tls::client_config(identity, expected)?)
-        .map_err(|error| NetError::Transport(error.to_string()))?;
-    let mut client = ClientConfig::new(Arc::new(crypto));
-    client.transport_config(transport.quic()?);
+    let client = client_config(identity, expected, transport)?;
     // What goes to this host itself is not to be reached from elsewhere.
     let own: IpAddr = match (remote.ip(), remote.ip().is_loopback()) {
         (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),

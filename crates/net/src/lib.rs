@@ -8,13 +8,13 @@
 //! | `pump` | the TUN threads and their channels |
 //! | `carrier` | the seam to QUIC: batches of datagrams |
 //! | `socket` | our UDP socket under quinn: it counts and it forgives |
-//! | `endpoint`, [`transport`] | QUIC's settings |
-//! | `congestion` | quinn's Cubic with the core's loss floor under it |
+//! | [`endpoint`], [`transport`] | QUIC's settings |
+//! | [`congestion`] | quinn's Cubic with the core's loss floor under it |
 //! | [`identity`], `tls` | one Ed25519 key a peer, raw public keys both ways |
 
 pub mod backend;
 mod carrier;
-mod congestion;
+pub mod congestion;
 #[cfg(test)]
 mod counting;
 pub mod endpoint;

@@ -35,6 +35,7 @@ use crate::outcome::PolicyOutcome;
 use crate::policy;
 use crate::scenario::Scenario;
 
+use carriage::Carriages;
 use carriage::model::Models;
 use node::Policy;
 
@@ -103,9 +104,23 @@ pub fn run(
 /// A world that never comes to rest.
 pub fn run_with<P: Policy>(
     scenario: &Scenario,
-    (name, policy): (&str, &P),
+    policy: (&str, &P),
     options: &Options,
     progress: &mut dyn FnMut(Duration),
 ) -> Result<PolicyOutcome, SimError> {
-    world::World::new(scenario, (name, policy), Models, options).run(progress)
+    run_over(scenario, policy, Models, options, progress)
+}
+
+/// Lives through a scenario with this policy, over connections of the caller's.
+///
+/// # Errors
+/// A world that never comes to rest.
+pub fn run_over<P: Policy, C: Carriages<P::Unit>>(
+    scenario: &Scenario,
+    policy: (&str, &P),
+    carriages: C,
+    options: &Options,
+    progress: &mut dyn FnMut(Duration),
+) -> Result<PolicyOutcome, SimError> {
+    world::World::new(scenario, policy, carriages, options).run(progress)
 }

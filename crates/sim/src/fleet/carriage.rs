@@ -8,6 +8,8 @@
 //! stated tolerance of each other.
 
 pub mod model;
+#[cfg(feature = "quic")]
+pub mod quic;
 
 use std::time::Instant;
 

@@ -2,21 +2,19 @@
 
 use std::collections::VecDeque;
 
-use super::handshake::{Handshake, Step, parts};
+use super::handshake::{self, Handshake, Step, parts};
 use super::{
-    ACK_AFTER, ACK_DELAY_NS, ACK_LEN, Ack, Body, CLOSE_LEN, CWND_MIN, DATAGRAM_FRAME_LEN, Flight,
-    HEADER_LEN, IDLE_NS, INITIAL_CWND, INITIAL_RTT_NS, MSS, PING_LEN, STREAM_FRAME_LEN, Udp,
-    event_queue,
+    ACK_AFTER, ACK_DELAY_NS, ACK_DELAY_SHORT_US, ACK_LEN, Ack, Body, CLOSE_LEN, DATAGRAM_FRAME_LEN,
+    DATAGRAM_OVERHEAD, Flight, HEADER_LEN, IDLE_NS, INITIAL_CWND, INITIAL_RTT_NS, LATE_LEN,
+    PACKET_LEN_MIN, PING_LEN, SIZE_LOSSES_MAX, SIZES, STREAM_FRAME_LEN, Udp, event_queue,
 };
 use crate::fleet::carriage::CarriageEvent;
 use crate::fleet::node::Ended;
 
-/// Packets behind an acknowledged one after which an earlier one is lost (RFC 9002 §6.1.1).
-const PACKET_THRESHOLD: u32 = 3;
-/// Smallest granularity of timers (RFC 9002 §6.1.2).
-const GRANULARITY_NS: u64 = 1_000_000;
 /// Probes for each timeout (RFC 9002 §6.2.4 allows two).
 const PROBES: u8 = 2;
+
+mod recovery;
 
 #[derive(Debug)]
 enum State {
@@ -84,9 +82,14 @@ pub(super) struct End<U> {
     is_limited: bool,
     /// The server confirmed the handshake; until then the client repeats its last flight.
     confirmed: bool,
-    /// A flight that is to leave of an end that stands.
-    last_flight: bool,
+    /// Parts that are to leave of the last flight of an end that stands.
+    last_flight: u8,
     last_flight_at_ns: u64,
+    /// The size that the path is known to carry, by its place in the table; losses of a probe for the next; that probe,
+    /// plus 1, while it is under way.
+    size: u8,
+    size_losses: u8,
+    size_probe: u32,
     // Control.
     controls: Option<Box<Controls<U>>>,
     control_next: u32,
@@ -97,6 +100,8 @@ pub(super) struct End<U> {
     largest_at_ns: u64,
     unacked: u8,
     ack_at_ns: Option<u64>,
+    /// When an acknowledgement that nobody asked for goes along.
+    bundle_at_ns: u64,
     // Idle.
     idle_from_ns: u64,
     asked_since_heard: bool,
@@ -112,14 +117,18 @@ impl<U: Clone> End<U> {
                 }
                 return;
             }
-            Body::None | Body::Ping | Body::Datagram(_) | Body::Control(..) => {}
+            Body::None
+            | Body::Ping
+            | Body::Datagram(_)
+            | Body::Datagrams(_)
+            | Body::Control(..) => {}
         }
         if !matches!(self.state, State::Standing) {
             return;
         }
         self.hear(now_ns);
         self.confirmed = true;
-        self.last_flight = false;
+        self.last_flight = 0;
         if let Some(ack) = udp.ack {
             self.on_ack(ack, now_ns);
         }
@@ -127,8 +136,15 @@ impl<U: Clone> End<U> {
         if !self.receive(udp.number, asks, now_ns) {
             return;
         }
+        if udp.urgent {
+            self.ack_at_ns = Some(now_ns);
+        }
         match udp.body {
             Body::Datagram(unit) => self.events.push_back(CarriageEvent::Datagram(unit)),
+            Body::Datagrams(units) => {
+                self.events
+                    .extend(units.into_iter().map(CarriageEvent::Datagram));
+            }
             Body::Control(number, unit) => self.on_control(number, *unit),
             Body::None | Body::Ping | Body::Handshake { .. } | Body::Close => {}
         }
@@ -179,46 +195,85 @@ impl<U: Clone> End<U> {
         if let Some(udp) = self.poll_probe(now_ns) {
             return Some(udp);
         }
-        let has_room = self.granted || self.in_flight < self.cwnd;
+        // A packet is taken for as long as the path carries.
+        let has_room = self.granted || self.in_flight + u32::from(self.mtu()) < self.cwnd;
         if has_room && let Some(udp) = self.poll_control(now_ns) {
             return Some(udp);
         }
-        if has_room && let Some((unit, len_bytes)) = self.queue.pop_front() {
-            self.queued_bytes -= len_bytes;
-            let len = DATAGRAM_FRAME_LEN + len_bytes;
-            return Some(self.packet(Body::Datagram(unit), len, 0, now_ns));
+        if has_room && let Some(udp) = self.poll_datagrams(self.mtu(), now_ns) {
+            return Some(udp);
         }
         self.is_limited |= !has_room;
         if self.ack_at_ns.is_some_and(|at| at <= now_ns) {
             return Some(self.packet(Body::None, 0, 0, now_ns));
         }
-        None
+        self.poll_size(now_ns)
+    }
+
+    /// As many datagrams that wait as a UDP payload of `len_max` takes.
+    fn poll_datagrams(&mut self, len_max: u16, now_ns: u64) -> Option<Udp<U>> {
+        let room = u32::from(len_max) - HEADER_LEN;
+        let fits = |(_, len): &(U, u32)| DATAGRAM_FRAME_LEN + len <= room;
+        self.queue.front().filter(|next| fits(next))?;
+        let (unit, len_bytes) = self.queue.pop_front()?;
+        self.queued_bytes -= len_bytes;
+        let mut len = DATAGRAM_FRAME_LEN + len_bytes;
+        let mut body = Body::Datagram(unit);
+        while let Some((_, next)) = self.queue.front()
+            && len + DATAGRAM_FRAME_LEN + next <= room
+            && let Some((unit, len_bytes)) = self.queue.pop_front()
+        {
+            self.queued_bytes -= len_bytes;
+            len += DATAGRAM_FRAME_LEN + len_bytes;
+            body = match body {
+                Body::Datagram(first) => Body::Datagrams(vec![first, unit]),
+                Body::Datagrams(mut units) => {
+                    units.push(unit);
+                    Body::Datagrams(units)
+                }
+                Body::None
+                | Body::Ping
+                | Body::Control(..)
+                | Body::Handshake { .. }
+                | Body::Close => body,
+            };
+        }
+        Some(self.packet(body, len, 0, now_ns))
+    }
+
+    /// A probe for the next size.
+    fn poll_size(&mut self, now_ns: u64) -> Option<Udp<U>> {
+        let next = SIZES.get(usize::from(self.size) + 1)?;
+        if self.size_probe != 0 || self.size_losses == SIZE_LOSSES_MAX {
+            return None;
+        }
+        self.size_probe = self.next_number + 1;
+        let len = u32::from(*next) - HEADER_LEN;
+        self.bundle_at_ns = u64::MAX;
+        let mut udp = self.packet(Body::Ping, len, 0, now_ns);
+        self.bundle_at_ns = now_ns;
+        udp.urgent = true;
+        Some(udp)
     }
 
     fn poll_last_flight(&mut self, now_ns: u64) -> Option<Udp<U>> {
-        if !std::mem::take(&mut self.last_flight) {
-            return None;
-        }
+        self.last_flight = self.last_flight.checked_sub(1)?;
         self.last_flight_at_ns = now_ns;
-        let flight = if self.control_next & IS_SERVER != 0 {
-            Flight::S2
-        } else {
-            Flight::C2
-        };
-        Some(of_flight(flight, 0))
+        Some(of_flight(self.last_flight_kind(), self.last_flight))
     }
 
+    /// What a probe can carry, it carries, if it is no longer than what every path takes.
     fn poll_probe(&mut self, now_ns: u64) -> Option<Udp<U>> {
         self.probes = self.probes.checked_sub(1)?;
-        if let Some(udp) = self.poll_control(now_ns) {
-            return Some(udp);
-        }
-        if let Some((unit, len_bytes)) = self.queue.pop_front() {
-            self.queued_bytes -= len_bytes;
-            let len = DATAGRAM_FRAME_LEN + len_bytes;
-            return Some(self.packet(Body::Datagram(unit), len, 0, now_ns));
-        }
-        Some(self.packet(Body::Ping, PING_LEN, 0, now_ns))
+        let mut udp = match self.poll_control(now_ns) {
+            Some(udp) => udp,
+            None => match self.poll_datagrams(SIZES[0], now_ns) {
+                Some(udp) => udp,
+                None => self.packet(Body::Ping, PING_LEN, 0, now_ns),
+            },
+        };
+        udp.urgent = true;
+        Some(udp)
     }
 
     fn poll_control(&mut self, now_ns: u64) -> Option<Udp<U>> {
@@ -262,8 +317,11 @@ impl<U> End<U> {
             probes: 0,
             is_limited: false,
             confirmed: false,
-            last_flight: false,
+            last_flight: 0,
             last_flight_at_ns: 0,
+            size: 0,
+            size_losses: 0,
+            size_probe: 0,
             controls: None,
             control_next: flag,
             control_came: 0,
@@ -272,6 +330,7 @@ impl<U> End<U> {
             largest_at_ns: 0,
             unacked: 0,
             ack_at_ns: None,
+            bundle_at_ns: 0,
             idle_from_ns: 0,
             asked_since_heard: false,
         }
@@ -289,6 +348,16 @@ impl<U> End<U> {
 
     pub(super) fn backlog_bytes(&self) -> u32 {
         self.queued_bytes
+    }
+
+    fn mtu(&self) -> u16 {
+        SIZES
+            .get(usize::from(self.size))
+            .map_or(SIZES[0], |size| *size)
+    }
+
+    pub(super) fn datagram_len_max(&self) -> usize {
+        (self.mtu() - DATAGRAM_OVERHEAD).into()
     }
 
     pub(super) fn cwnd(&self) -> u32 {
@@ -369,32 +438,41 @@ impl<U> End<U> {
         self.controls = None;
         self.ack_at_ns = None;
         self.probes = 0;
-        self.last_flight = false;
+        self.last_flight = 0;
     }
 
     // --- handshake ------------------------------------------------------------
 
+    fn last_flight_kind(&self) -> Flight {
+        match self.control_next & IS_SERVER != 0 {
+            true => Flight::S2,
+            false => Flight::C2,
+        }
+    }
+
     fn on_flight(&mut self, flight: Flight, part: u8, now_ns: u64) {
         self.hear(now_ns);
         let is_server = self.control_next & IS_SERVER != 0;
+        let last_flight = parts(self.last_flight_kind());
         match &mut self.state {
             State::Handshaking(handshake) => {
                 if let Step::Stands(rtt) = handshake.on_part(flight, part, now_ns) {
                     self.state = State::Standing;
-                    self.last_flight = true;
+                    self.last_flight = last_flight;
                     self.confirmed = is_server;
                     if let Some(rtt) = rtt {
-                        self.on_rtt(rtt);
+                        // A sample for each of the three kinds of keys.
+                        (0..3).for_each(|_| self.on_rtt(rtt));
                     }
                     self.events.push_back(CarriageEvent::Connected);
                 }
             }
             State::Standing => match flight {
                 // Our last flight was lost.
-                Flight::C2 if is_server => self.last_flight = true,
-                Flight::S1 if !is_server && part == 0 => self.last_flight = true,
+                Flight::C2 if is_server && part == 0 => self.last_flight = last_flight,
+                Flight::S1 if !is_server && part == 0 => self.last_flight = last_flight,
                 Flight::S2 if !is_server => self.confirmed = true,
-                Flight::C1 | Flight::S1 | Flight::C2 | Flight::S2 => {}
+                Flight::C1 | Flight::S1 | Flight::C2 | Flight::S2 | Flight::Again => {}
             },
             State::Closing { .. } | State::Over => {}
         }
@@ -410,6 +488,7 @@ impl<U> End<U> {
             },
             number: self.next_number,
             ack: None,
+            urgent: false,
             body: Body::Close,
         }
     }
@@ -419,10 +498,14 @@ impl<U> End<U> {
     fn packet(&mut self, body: Body<U>, len_bytes: u32, control: u32, now_ns: u64) -> Udp<U> {
         let number = self.next_number;
         self.next_number += 1;
-        let ack = self.take_ack(now_ns);
-        let ack_len = if ack.is_some() { ACK_LEN } else { 0 };
-        let len_bytes = HEADER_LEN + len_bytes + ack_len;
-        if !matches!(body, Body::None) {
+        let asks = !matches!(body, Body::None);
+        let ack = self.take_ack(asks, now_ns);
+        let ack_len = ack.map_or(0, |ack| match ack.delay_us > ACK_DELAY_SHORT_US {
+            true => ACK_LEN + LATE_LEN,
+            false => ACK_LEN,
+        });
+        let len_bytes = (HEADER_LEN + len_bytes + ack_len).max(PACKET_LEN_MIN);
+        if asks {
             self.sent.push_back(Sent {
                 number,
                 len_bytes: u16::try_from(len_bytes).unwrap_or(u16::MAX),
@@ -438,14 +521,19 @@ impl<U> End<U> {
             len_bytes,
             number,
             ack,
+            urgent: false,
             body,
         }
     }
 
-    fn take_ack(&mut self, now_ns: u64) -> Option<Ack> {
-        // What is acknowledged already need not be said again.
-        self.ack_at_ns.take()?;
+    /// An acknowledgement that is due, or goes along with a packet that asks for one itself: once a probe timeout, in case
+    /// the last was lost.
+    fn take_ack(&mut self, asks: bool, now_ns: u64) -> Option<Ack> {
+        if self.ack_at_ns.take().is_none() && !(asks && self.bundle_at_ns <= now_ns) {
+            return None;
+        }
         self.unacked = 0;
+        self.bundle_at_ns = now_ns.saturating_add(self.pto_base_ns());
         let delay_us = now_ns.saturating_sub(self.largest_at_ns) / 1_000;
         Some(Ack {
             largest: self.largest?,
@@ -478,105 +566,12 @@ impl<U> End<U> {
         }
         if asks {
             self.unacked = self.unacked.saturating_add(1);
+            self.bundle_at_ns = now_ns;
             let at = self.ack_at_ns.unwrap_or(now_ns + ACK_DELAY_NS);
-            let at_once = has_gap || self.unacked >= ACK_AFTER;
+            let at_once = has_gap || self.unacked > ACK_AFTER;
             self.ack_at_ns = Some(if at_once { now_ns } else { at });
         }
         true
-    }
-
-    fn on_ack(&mut self, ack: Ack, now_ns: u64) {
-        let (mut acked_bytes, mut lost_bytes, mut lost_largest) = (0, 0, None);
-        let mut rtt = None;
-        let mut index = 0;
-        while let Some(sent) = self
-            .sent
-            .get(index)
-            .copied()
-            .filter(|s| s.number <= ack.largest)
-        {
-            let back = ack.largest - sent.number;
-            let bit = 1_u64.checked_shl(back.wrapping_sub(1)).unwrap_or(0);
-            if back == 0 || ack.before & bit != 0 {
-                acked_bytes += u32::from(sent.len_bytes);
-                if back == 0 {
-                    let held = u64::from(ack.delay_us) * 1_000;
-                    rtt = Some(now_ns.saturating_sub(sent.at_ns).saturating_sub(held));
-                }
-                self.on_control_acked(sent.control);
-            } else if back >= PACKET_THRESHOLD {
-                lost_bytes += u32::from(sent.len_bytes);
-                lost_largest = Some(sent.number);
-                self.on_control_lost(sent.control);
-            } else {
-                index += 1;
-                continue;
-            }
-            self.sent.remove(index);
-        }
-        self.in_flight = self.in_flight.saturating_sub(acked_bytes + lost_bytes);
-        if self.sent.is_empty() && self.sent.capacity() > 64 {
-            self.sent = VecDeque::new();
-        }
-        if let Some(rtt) = rtt {
-            self.on_rtt(rtt);
-        }
-        if acked_bytes > 0 {
-            self.timeouts = 0;
-            self.probes = 0;
-            self.grow(acked_bytes);
-        }
-        if lost_largest.is_some_and(|number| number >= self.recovery_until) {
-            self.cwnd = (self.cwnd / 2).max(CWND_MIN);
-            self.ssthresh = self.cwnd;
-            self.recovery_until = self.next_number;
-        }
-    }
-
-    fn grow(&mut self, acked_bytes: u32) {
-        if !std::mem::take(&mut self.is_limited) {
-            return;
-        }
-        let by = if self.cwnd < self.ssthresh {
-            acked_bytes
-        } else {
-            u32::try_from(u64::from(MSS) * u64::from(acked_bytes) / u64::from(self.cwnd.max(1)))
-                .unwrap_or(MSS)
-        };
-        self.cwnd = self.cwnd.saturating_add(by);
-    }
-
-    fn on_control_acked(&mut self, control: u32) {
-        let (Some(number), Some(controls)) = (control.checked_sub(1), &mut self.controls) else {
-            return;
-        };
-        controls.out.retain(|message| message.number != number);
-        self.tidy();
-    }
-
-    fn on_control_lost(&mut self, control: u32) {
-        let (Some(number), Some(controls)) = (control.checked_sub(1), &mut self.controls) else {
-            return;
-        };
-        let message = controls.out.iter_mut().find(|m| m.number == number);
-        if let Some(message) = message {
-            message.due = true;
-        }
-    }
-
-    /// RFC 9002 §5.3.
-    fn on_rtt(&mut self, rtt_ns: u64) {
-        let sample = u32::try_from(rtt_ns / 1_000).unwrap_or(u32::MAX).max(1);
-        if self.srtt_us == 0 {
-            (self.srtt_us, self.rttvar_us) = (sample, sample / 2);
-            return;
-        }
-        let difference = u64::from(self.srtt_us.abs_diff(sample));
-        let eighths = |of: u32, weight: u64| u64::from(of) * weight;
-        let var = (eighths(self.rttvar_us, 3) + difference) / 4;
-        let smoothed = (eighths(self.srtt_us, 7) + u64::from(sample)) / 8;
-        self.rttvar_us = u32::try_from(var).unwrap_or(u32::MAX);
-        self.srtt_us = u32::try_from(smoothed).unwrap_or(u32::MAX).max(1);
     }
 
     // --- time ----------------------------------------------------------------------
@@ -586,16 +581,6 @@ impl<U> End<U> {
         self.asked_since_heard = false;
     }
 
-    fn pto_ns(&self) -> u64 {
-        let base = if self.srtt_us == 0 {
-            3 * INITIAL_RTT_NS
-        } else {
-            let var = (4 * u64::from(self.rttvar_us) * 1_000).max(GRANULARITY_NS);
-            self.rtt_ns() + var + ACK_DELAY_NS
-        };
-        base.saturating_mul(1 << u32::from(self.timeouts).min(30))
-    }
-
     fn probe_at(&self) -> Option<u64> {
         let last = self.sent.back()?;
         Some(last.at_ns.saturating_add(self.pto_ns()))
@@ -603,7 +588,7 @@ impl<U> End<U> {
 
     /// When the client's last flight is sent again: it hears nothing of it.
     fn flight_at(&self) -> Option<u64> {
-        let waits = !self.confirmed && !self.last_flight;
+        let waits = !self.confirmed && self.last_flight == 0;
         waits.then(|| self.last_flight_at_ns.saturating_add(self.pto_ns()))
     }
 
@@ -640,20 +625,13 @@ impl<U> End<U> {
         }
         let mut timed_out = false;
         if self.flight_at().is_some_and(|at| at <= now_ns) {
-            self.last_flight = true;
+            self.last_flight = parts(self.last_flight_kind());
             self.last_flight_at_ns = now_ns;
             timed_out = true;
         }
         if self.probe_at().is_some_and(|at| at <= now_ns) {
             self.probes = PROBES;
             timed_out = true;
-            // What a probe can carry, it carries.
-            if let Some(controls) = &mut self.controls {
-                controls
-                    .out
-                    .iter_mut()
-                    .for_each(|message| message.due = true);
-            }
         }
         if timed_out {
             self.timeouts = self.timeouts.saturating_add(1);
@@ -662,17 +640,16 @@ impl<U> End<U> {
 }
 
 fn of_flight<U>(flight: Flight, part: u8) -> Udp<U> {
-    let (_, len_bytes) = parts(flight);
     Udp {
-        len_bytes,
+        len_bytes: handshake::len_bytes(flight, part).into(),
         number: 0,
         ack: None,
+        urgent: false,
         body: Body::Handshake { flight, part },
     }
 }
 
 /// A client's first flight.
 pub(super) fn first_flight<U>() -> impl Iterator<Item = Udp<U>> {
-    let (count, _) = parts(Flight::C1);
-    (0..count).map(|part| of_flight(Flight::C1, part))
+    (0..parts(Flight::C1)).map(|part| of_flight(Flight::C1, part))
 }

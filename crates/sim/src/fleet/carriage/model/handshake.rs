@@ -1,18 +1,39 @@
 //! The flights of a handshake: who sends which, when it is sent again, and when an end stands.
 //!
-//! A flight is a few datagrams; it has come when all its parts have. Whoever waits for the next flight sends its own again
-//! by RFC 9002's timer, doubling. A server whose client's address is not proven sends no more than three times what it
-//! received (RFC 9000 §8.1), which here is its flight once for each first flight that came.
+//! A flight is a few datagrams; it has come when all its parts have. A client sends its first again by RFC 9002's timer,
+//! doubling. A server probes by two such timers with one backoff, for what its flight said under either kind of keys: the
+//! first kind's is the flight again, the second's (two datagrams of 400 bytes) tells nothing to a client that lacks the
+//! first. To a first flight that it had before it says so and no more. A server whose client's address is not proven sends
+//! no more than three times what it received (RFC 9000 §8.1).
 
 use super::{Flight, INITIAL_RTT_NS};
 
-/// Datagrams of a flight, and the length of each.
-pub(super) fn parts(flight: Flight) -> (u8, u32) {
+/// A probe timeout before a round trip was measured (RFC 9002 §6.2.2): the variance counts four times, and is half of it.
+const PTO_NS: u64 = 3 * INITIAL_RTT_NS;
+/// Bytes that a server may send for each that it received (RFC 9000 §8.1).
+const AMPLIFICATION: u32 = 3;
+/// A server's word that it had a datagram before.
+const AGAIN_LEN: u16 = 48;
+/// Its probe under the second kind of keys.
+const PROBE_LEN: u16 = 400;
+
+/// Datagrams of a flight.
+pub(super) fn parts(flight: Flight) -> u8 {
     match flight {
-        Flight::C1 => (2, 1_200),
-        Flight::S1 => (3, 1_200),
-        Flight::C2 => (1, 1_200),
-        Flight::S2 => (1, 1_400),
+        Flight::S1 => 3,
+        Flight::C1 | Flight::C2 => 2,
+        Flight::S2 | Flight::Again => 1,
+    }
+}
+
+/// The length of a part of a flight.
+pub(super) fn len_bytes(flight: Flight, part: u8) -> u16 {
+    match (flight, part) {
+        (Flight::S1, 2) => AGAIN_LEN,
+        (Flight::C1 | Flight::S1 | Flight::C2, _) => 1_200,
+        (Flight::S2, _) => 34,
+        (Flight::Again, 0) => AGAIN_LEN,
+        (Flight::Again, _) => PROBE_LEN,
     }
 }
 
@@ -23,13 +44,19 @@ pub(super) struct Handshake {
     own: Option<Flight>,
     /// Parts of it that are still to leave, this time.
     to_send: u8,
+    /// Probes and answers of a server that are still to leave.
+    probes: u8,
+    answers: u8,
     /// Parts of the other end's flight that came, as bits.
     got: u8,
+    /// When the flight was sent last.
     sent_at_ns: u64,
+    /// When a server last sent what it says under the second kind of keys.
+    probed_at_ns: u64,
     /// Timeouts so far.
     timeouts: u8,
-    /// Times that a server may still send its flight.
-    allowed: u8,
+    /// Bytes that a server may still send.
+    allowed: u32,
 }
 
 /// What came of a part.
@@ -52,8 +79,11 @@ impl Handshake {
         Self {
             own: None,
             to_send: 0,
+            probes: 0,
+            answers: 0,
             got: 0,
             sent_at_ns: 0,
+            probed_at_ns: 0,
             timeouts: 0,
             allowed: 0,
         }
@@ -61,38 +91,40 @@ impl Handshake {
 
     fn begin(&mut self, flight: Flight) {
         self.own = Some(flight);
-        self.to_send = parts(flight).0;
+        self.to_send = parts(flight);
         self.timeouts = 0;
         self.got = 0;
     }
 
     /// A part came at an end that does not stand yet.
     pub(super) fn on_part(&mut self, flight: Flight, part: u8, now_ns: u64) -> Step {
+        if flight == Flight::C1 {
+            self.allowed += AMPLIFICATION * u32::from(len_bytes(flight, part));
+        }
         match (self.own, flight) {
             (None, Flight::C1) => {
                 if self.is_whole(flight, part) {
                     self.begin(Flight::S1);
-                    self.allowed = 1;
+                    self.probed_at_ns = now_ns;
                 }
                 Step::None
             }
             (Some(Flight::S1), Flight::C1) => {
-                // It repeats itself: ours was lost, or is late.
-                if part == 0 {
-                    self.allowed = self.allowed.saturating_add(1);
-                }
+                self.answers = self.answers.saturating_add(1);
                 Step::None
             }
             (Some(Flight::C1), Flight::S1) if self.is_whole(flight, part) => self.stands(now_ns),
             (Some(Flight::S1), Flight::C2) if self.is_whole(flight, part) => self.stands(now_ns),
-            (_, Flight::C1 | Flight::S1 | Flight::C2 | Flight::S2) => Step::None,
+            (_, Flight::C1 | Flight::S1 | Flight::C2 | Flight::S2 | Flight::Again) => Step::None,
         }
     }
 
+    /// Whether all parts are there; the word that a server had the first of two datagrams is not waited for.
     fn is_whole(&mut self, flight: Flight, part: u8) -> bool {
         self.got |= 1 << part;
-        let (parts, _) = parts(flight);
-        self.got == (1 << parts) - 1
+        let needed = parts(flight).min(2);
+        let all = (1 << needed) - 1;
+        self.got & all == all
     }
 
     fn stands(&self, now_ns: u64) -> Step {
@@ -100,35 +132,73 @@ impl Handshake {
         Step::Stands(rtt)
     }
 
+    fn is_server(&self) -> bool {
+        self.own != Some(Flight::C1)
+    }
+
     /// The next part to send.
     pub(super) fn poll(&mut self, now_ns: u64) -> Option<(Flight, u8)> {
         let flight = self.own?;
-        if self.to_send == 0 || flight == Flight::S1 && self.allowed == 0 {
+        let (flight, part) = if self.to_send > 0 {
+            (flight, self.to_send - 1)
+        } else if self.probes > 0 {
+            (Flight::Again, 1)
+        } else if self.answers > 0 {
+            (Flight::Again, 0)
+        } else {
             return None;
+        };
+        if self.is_server() {
+            if self.allowed == 0 {
+                return None;
+            }
+            // What is begun is finished: the last datagram may exceed what is allowed.
+            self.allowed = self.allowed.saturating_sub(len_bytes(flight, part).into());
         }
-        self.to_send -= 1;
-        if self.to_send == 0 && flight == Flight::S1 {
-            self.allowed -= 1;
+        match (flight, part) {
+            (Flight::Again, 0) => self.answers -= 1,
+            (Flight::Again, _) => self.probes -= 1,
+            (Flight::C1 | Flight::S1 | Flight::C2 | Flight::S2, _) => {
+                self.to_send -= 1;
+                self.sent_at_ns = now_ns;
+            }
         }
-        self.sent_at_ns = now_ns;
-        Some((flight, self.to_send))
+        Some((flight, part))
     }
 
-    /// When the flight is sent again.
-    pub(super) fn poll_timeout(&self) -> Option<u64> {
-        let flight = self.own?;
-        if self.to_send > 0 || flight == Flight::S1 && self.allowed == 0 {
+    /// When the flight is sent again, and when a server's probe is.
+    fn timers(&self) -> Option<(u64, u64)> {
+        self.own?;
+        if self.to_send > 0 || self.is_server() && self.allowed == 0 {
             return None;
         }
-        let pto = 3 * INITIAL_RTT_NS;
-        let wait = pto.saturating_mul(1 << u32::from(self.timeouts).min(20));
-        Some(self.sent_at_ns.saturating_add(wait))
+        let wait = PTO_NS.saturating_mul(1 << u32::from(self.timeouts).min(20));
+        let probe = match self.is_server() {
+            true => self.probed_at_ns.saturating_add(wait),
+            false => u64::MAX,
+        };
+        Some((self.sent_at_ns.saturating_add(wait), probe))
+    }
+
+    /// When to come back.
+    pub(super) fn poll_timeout(&self) -> Option<u64> {
+        self.timers().map(|(flight, probe)| flight.min(probe))
     }
 
     pub(super) fn handle_timeout(&mut self, now_ns: u64) {
-        if self.poll_timeout().is_some_and(|at| at <= now_ns) {
-            self.timeouts = self.timeouts.saturating_add(1);
-            self.to_send = self.own.map_or(0, |flight| parts(flight).0);
+        let Some((flight, probe)) = self.timers() else {
+            return;
+        };
+        if flight.min(probe) > now_ns {
+            return;
+        }
+        self.timeouts = self.timeouts.saturating_add(1);
+        if flight <= probe {
+            // The last part of a server's says that it had the client's first datagram, once.
+            self.to_send = self.own.map_or(0, |flight| parts(flight).min(2));
+        } else {
+            self.probes = 2;
+            self.probed_at_ns = now_ns;
         }
     }
 }
