@@ -1,5 +1,6 @@
 //! One file a verb.
 
+pub(crate) mod arguments;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod keygen;

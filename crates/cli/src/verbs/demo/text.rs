@@ -58,7 +58,7 @@ pub(super) fn tunnel(status: &Value) -> String {
 }
 
 /// Digits in groups of three.
-pub(super) fn grouped(number: u64) -> String {
+pub(in crate::verbs) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {
