@@ -26,62 +26,71 @@
 //! at = "5s"
 //! until = "65s"
 //! ```
+//!
+//! [`Scenario::from_toml`] reads one and says of the first mistake which key it is, what was written, and what is allowed.
+//! What a key is for, its default and its range stand here, at the field; the ranges themselves in `check`.
+
+mod check;
+mod keys;
+mod library;
+mod read;
+#[cfg(test)]
+mod tests;
+mod timeline;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+
+pub use library::{Named, library, named};
+pub use read::{ScenarioError, TEXT_BYTES_MAX};
+pub use timeline::Members;
 
 /// A whole scenario.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scenario {
-    /// Its name: lower case, digits and dashes.
+    /// Its name: 1 to 64 lower case letters, digits and dashes.
     pub name: String,
-    /// What it is about, in a line.
+    /// What it is about, in a line of 1 to 200 characters.
     pub summary: String,
     /// How long it runs. 1 s to 7 days.
     #[serde(with = "humantime_serde")]
     pub duration: Duration,
     /// How many there are.
-    #[serde(default)]
     pub fleet: Fleet,
     /// The ways between clients and providers.
-    #[serde(default)]
     pub path: PathModel,
     /// The control plane.
-    #[serde(default)]
     pub backend: BackendModel,
-    /// What each client's user does.
-    #[serde(default)]
+    /// What each client's user does. At most 16, and 100,000,000 packets of one client in all.
     pub work: Vec<Work>,
-    /// What breaks.
-    #[serde(default)]
+    /// What breaks. At most 256.
     pub fault: Vec<Fault>,
     /// What must hold; beyond what the checkers hold always.
-    #[serde(default)]
     pub bounds: Bounds,
 }
 
 /// How many there are.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fleet {
     /// Clients, 1 to 1,000,000.
     pub clients: u32,
     /// Providers, 1 to 10,000.
     pub providers: u16,
-    /// Providers in a client's catalog, 1 to 32.
+    /// Providers in a client's catalog, 1 to 32; all, where there are fewer.
     pub catalog: u16,
     /// Backends, 0 to 4.
     pub backends: u8,
-    /// Over what time clients start, evenly: 0 is all at once.
+    /// Over what time clients start, evenly: 0 is all at once. At most `duration`.
     #[serde(with = "humantime_serde")]
     pub start_over: Duration,
-    /// New connections that one provider takes each second; beyond, first packets are lost. `None`: any number.
+    /// New connections that one provider takes each second; beyond, first packets are lost. 1 to
+    /// 10,000,000. `None`: any number.
     pub provider_handshakes_per_s: Option<u32>,
-    /// Sessions that one provider bears; with more it falls over, until `provider_restart` later. `None`: any number.
+    /// Sessions that one provider bears; with more it falls over, until `provider_restart` later. 1 to 1,000,000.
+    /// `None`: any number.
     pub provider_sessions_max: Option<u32>,
-    /// How long a provider that fell over is away.
+    /// How long a provider that fell over is away. 1 ms to 1 day.
     #[serde(with = "humantime_serde")]
     pub provider_restart: Duration,
 }
@@ -102,8 +111,7 @@ impl Default for Fleet {
 }
 
 /// The ways between clients and providers, each the same and each its own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathModel {
     /// Round trip without queues. 0 to 10 s.
     #[serde(with = "humantime_serde")]
@@ -113,9 +121,9 @@ pub struct PathModel {
     pub jitter: Duration,
     /// Probability of loss, each direction: 0 to 1.
     pub loss: f64,
-    /// A client's access, each direction, in bits/s. `None`: no limit.
+    /// A client's access, each direction, in bits/s: 1,000 to 100,000,000,000. `None`: no limit.
     pub rate_bits_per_s: Option<u64>,
-    /// Drop-tail queue of that access, as time.
+    /// Drop-tail queue of that access, as time. 0 to 10 s.
     #[serde(with = "humantime_serde")]
     pub queue: Duration,
 }
@@ -133,15 +141,15 @@ impl Default for PathModel {
 }
 
 /// The control plane.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BackendModel {
-    /// How long it takes to answer when it is well, the way there and back included.
+    /// How long it takes to answer when it is well, the way there and back included. 0 to 10 min.
     #[serde(with = "humantime_serde")]
     pub answer_time: Duration,
-    /// Requests that it answers each second; beyond, 503. `None`: any number.
+    /// Requests that it answers each second; beyond, 503. 1 to 10,000,000. `None`: any number.
     pub requests_per_s_max: Option<u32>,
-    /// How often each client has a question of its own when all is well: a contract to renew, a catalog to look at.
+    /// How often each client has a question of its own when all is well: a contract to renew, a catalog to look at. 1 s to 1
+    /// day.
     #[serde(with = "humantime_serde")]
     pub demand_interval: Duration,
 }
@@ -157,23 +165,22 @@ impl Default for BackendModel {
 }
 
 /// What a user does.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Work {
     /// One packet of a TCP connection each `every`, first after a part of it that each client draws.
     Messages {
-        /// Between two of them.
+        /// Between two of them. 1 ms to 1 day.
         #[serde(with = "humantime_serde")]
         every: Duration,
         /// Length of each as an IP packet, 40 to 1,400.
         len_bytes: u16,
-        /// Length of the world's answer to each; 0: none.
-        #[serde(default)]
+        /// Length of the world's answer to each: 40 to 1,400, or 0: none.
         answer_bytes: u16,
     },
     /// So many packets of one TCP connection at once.
     Burst {
-        /// When.
+        /// When; within the run.
         #[serde(with = "humantime_serde")]
         at: Duration,
         /// How many, 1 to 100,000.
@@ -186,10 +193,10 @@ pub enum Work {
         /// From when.
         #[serde(with = "humantime_serde")]
         at: Duration,
-        /// Until when.
+        /// Until when; within the run.
         #[serde(with = "humantime_serde")]
         until: Duration,
-        /// At which rate, in bits/s.
+        /// At which rate, in bits/s: 1,000 to 100,000,000,000.
         bits_per_s: u64,
         /// Length of each packet as an IP packet, 40 to 1,400.
         len_bytes: u16,
@@ -197,12 +204,12 @@ pub enum Work {
 }
 
 /// Whom a fault befalls.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Whom {
-    /// `"all"`, or `"50%"`: that part of them, the first ones.
+    /// `"all"`, or `"1%"` to `"100%"`: that part of them, the first ones, rounded up.
     Part(String),
-    /// These, by number.
+    /// These, by number, counted from 0. One at least.
     These(Vec<u32>),
 }
 
@@ -213,8 +220,7 @@ impl Default for Whom {
 }
 
 /// Something that breaks, and heals.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fault {
     /// What breaks.
     #[serde(flatten)]
@@ -222,25 +228,24 @@ pub struct Fault {
     /// When.
     #[serde(with = "humantime_serde")]
     pub at: Duration,
-    /// Until when. For what happens at one moment: when it is undone, where that means anything.
+    /// Until when; within the run. For what happens at one moment: when it is undone, where that means anything.
     #[serde(with = "humantime_serde")]
     pub until: Duration,
     /// Providers, backends or clients that it befalls, whichever the kind is about.
-    #[serde(default)]
     pub whom: Whom,
-    /// It comes and goes with this period, half of it broken. `None`: it stays.
-    #[serde(default, with = "humantime_serde::option")]
+    /// It comes and goes with this period, half of it broken, the first half first. 100 ms to all of its time.
+    /// `None`: it stays.
+    #[serde(with = "humantime_serde::option")]
     pub flap: Option<Duration>,
 }
 
 /// What breaks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum FaultKind {
     /// Ways to these providers swallow everything, in one direction or both.
     Blackhole {
         /// `both` (default), `up`, `down`.
-        #[serde(default)]
         direction: Direction,
     },
     /// Packets arrive and QUIC is well, but whatever acknowledges or answers them is lost.
@@ -251,7 +256,7 @@ pub enum FaultKind {
     ProviderDeath,
     /// These providers are told to stop one after the other, evenly over the time, and come back after `away`.
     RollingRestart {
-        /// How long each is away.
+        /// How long each is away. 1 ms to 1 day; the last is back within the run.
         #[serde(with = "humantime_serde")]
         away: Duration,
     },
@@ -259,7 +264,7 @@ pub enum FaultKind {
     UplinkLoss,
     /// These clients' machines sleep: no timer fires, and what comes meets nobody.
     Suspend,
-    /// These clients leave through one address: one provider's view of them is one source.
+    /// These clients leave through one address: one provider's view of them is one source. A circumstance, no outage.
     SharedNat,
     /// Backends refuse connections.
     BackendRefuses,
@@ -267,14 +272,14 @@ pub enum FaultKind {
     BackendSilent,
     /// Backends answer this late.
     BackendSlow {
-        /// How late.
+        /// How late. 0 to 10 min.
         #[serde(with = "humantime_serde")]
         answer_time: Duration,
     },
     /// Backends answer 503.
     BackendUnavailable {
-        /// What Retry-After says, if it is there.
-        #[serde(default, with = "humantime_serde::option")]
+        /// What Retry-After says, if it is there. 0 to 1 day.
+        #[serde(with = "humantime_serde::option")]
         retry_after: Option<Duration>,
     },
     /// This part of all calls fails.
@@ -287,16 +292,16 @@ pub enum FaultKind {
         /// Which.
         work: String,
     },
-    /// The wall clock of these clients is off by this many seconds: −86,400 to 86,400. What only knows monotonic time must
+    /// The wall clock of these clients is off by this many seconds. What only knows monotonic time must
     /// not notice.
     ClockOff {
-        /// How much.
+        /// How much: −86,400 to 86,400.
         seconds: i64,
     },
 }
 
 /// In which direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// Both.
@@ -309,19 +314,20 @@ pub enum Direction {
 }
 
 /// What must hold for the outcome of quell; a broken one ends a run with 1.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Bounds {
-    /// Most hand-overs of one pack.
+    /// Most hand-overs of one pack. 1 or more.
     pub max_sends_of_one_pack: Option<u32>,
     /// Slowest recovery of any client, in milliseconds.
     pub recovery_max_ms: Option<u64>,
     /// Most UDP bytes that all clients put out while anything was broken.
     pub outage_bytes_max: Option<u64>,
-    /// Most requests at the backends in any second after the heal, over the mean of before.
+    /// Most requests at the backends in any second after the heal, over the mean of before. 0 to 10^9.
     pub backend_peak_over_steady_max: Option<f64>,
     /// Most dials at one provider in any second after the heal.
     pub provider_dials_per_s_max: Option<u64>,
     /// Items that were accepted and never came.
     pub lost_items_max: Option<u64>,
+    /// Most providers that fell over.
+    pub providers_fallen_max: Option<u64>,
 }
