@@ -10,6 +10,7 @@
 //! - [`pair`]: clients and a provider of quell-core on such a path, driven from one wake-up to the next, with their books
 //!   checked after every step.
 //! - [`fleet`], [`scenario`], [`outcome`]: many clients, providers and backends through an outage, by any policy.
+//! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
 //! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 
@@ -20,4 +21,5 @@ pub mod fuzz;
 pub mod link;
 pub mod outcome;
 pub mod pair;
+pub mod policy;
 pub mod scenario;

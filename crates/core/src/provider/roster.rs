@@ -1,6 +1,10 @@
 //! Which keys may connect, and what people call them.
+//!
+//! A roster is written once and then only read. Clones share it: a process with many providers, as a simulated fleet is,
+//! holds the clients of all of them once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use quell_wire::key::PublicKey;
 
@@ -9,7 +13,7 @@ use crate::config::ConfigError;
 /// The clients of a provider.
 #[derive(Debug, Clone, Default)]
 pub struct Roster {
-    names: HashMap<PublicKey, String>,
+    names: Arc<HashMap<PublicKey, String>>,
 }
 
 impl Roster {
@@ -20,16 +24,16 @@ impl Roster {
     pub fn try_new(
         clients: impl IntoIterator<Item = (String, PublicKey)>,
     ) -> Result<Self, ConfigError> {
-        let mut roster = Self::default();
+        let (mut names, mut seen) = (HashMap::new(), HashSet::new());
         for (name, key) in clients {
-            if roster.names.values().any(|other| *other == name) {
+            if !seen.insert(name.clone()) {
                 return Err(ConfigError::new(
                     "clients.name",
                     name,
                     "a name that no other client has",
                 ));
             }
-            if roster.names.insert(key, name).is_some() {
+            if names.insert(key, name).is_some() {
                 return Err(ConfigError::new(
                     "clients.public_key",
                     key,
@@ -37,7 +41,8 @@ impl Roster {
                 ));
             }
         }
-        Ok(roster)
+        let names = Arc::new(names);
+        Ok(Self { names })
     }
 
     /// The name of the client with `key`.

@@ -7,6 +7,8 @@
 //! There are two: `model`, cheap, and a real QUIC under the same virtual time, for truth. A test holds them within a
 //! stated tolerance of each other.
 
+pub mod model;
+
 use std::time::Instant;
 
 use quell_core::path::CarrierFacts;
@@ -83,6 +85,10 @@ pub trait Carriage<U> {
     fn poll_timeout(&self, side: Side) -> Option<Instant>;
     /// Does what is due at this end.
     fn handle_timeout(&mut self, side: Side, now: Instant);
+    /// The client's first flight once more, as it is sent with the proof that a Retry asked for.
+    fn repeat_first(&mut self, now: Instant, flight: &mut Vec<Self::Udp>) {
+        let _ = (now, flight);
+    }
     /// Whether neither end has anything left to do.
     fn is_over(&self) -> bool;
 }

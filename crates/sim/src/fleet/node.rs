@@ -8,10 +8,12 @@
 //! far end itself and does not take a policy's word for them.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use quell_core::health::backend::Work;
 use quell_core::path::CarrierFacts;
+use quell_core::provider::doorman;
 use rand::rngs::SmallRng;
 
 /// A client of the fleet, by number.
@@ -212,8 +214,21 @@ pub trait ClientNode<U> {
     fn facts(&self, now: Instant) -> ClientFacts;
 }
 
+/// How long a provider without a doorman bears with a handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The provider's half of a policy. A session is known by the number that `on_connection` gave.
 pub trait ServerNode<U> {
+    /// A first packet of a dial came from this address. One that is accepted ends with `on_handshake_ended`.
+    fn on_initial(&mut self, source: SocketAddr, is_proven: bool, now: Instant) -> doorman::Answer {
+        let _ = (source, is_proven);
+        let deadline = now + HANDSHAKE_TIMEOUT;
+        doorman::Answer::Accept { deadline }
+    }
+    /// A handshake that was accepted is over.
+    fn on_handshake_ended(&mut self, how: doorman::Ended) {
+        let _ = how;
+    }
     /// A client is connected.
     ///
     /// # Errors
@@ -229,6 +244,11 @@ pub trait ServerNode<U> {
     fn handle_control(&mut self, session: u64, unit: &U, now: Instant);
     /// The world answers one of the session's items.
     fn answer(&mut self, session: u64, item: Item, now: Instant);
+    /// Whether the window of the session's connection is to be opened for what was handed over.
+    fn is_hushed(&self, session: u64, now: Instant) -> bool {
+        let _ = (session, now);
+        false
+    }
     /// The next thing to do for a session.
     fn poll_output(&mut self, session: u64, now: Instant) -> Option<ServerOutput<U>>;
     /// A session that has something to say, whoever caused it.
@@ -278,6 +298,43 @@ pub struct FleetSize {
     pub backends: u8,
     /// Providers that one client knows of: its catalog, drawn from all by its number.
     pub catalog: u16,
+}
+
+impl FleetSize {
+    /// The providers that a client knows of, each once, in an order of its own. Where it may know all of them, it does.
+    #[must_use]
+    pub fn catalog_of(&self, client: ClientId) -> Vec<ServerId> {
+        let (all, wanted) = (u64::from(self.servers), usize::from(self.catalog));
+        if all == 0 {
+            return Vec::new();
+        }
+        let mut catalog: Vec<ServerId> = Vec::with_capacity(wanted.min(usize::from(self.servers)));
+        if wanted >= usize::from(self.servers) {
+            let first = u64::from(client) % all;
+            catalog.extend((0..all).filter_map(|n| ServerId::try_from((first + n) % all).ok()));
+            return catalog;
+        }
+        for draw in 0.. {
+            if catalog.len() == wanted {
+                break;
+            }
+            let hash = mixed(u64::from(client) << 20 | draw);
+            let server = ServerId::try_from(hash % all).unwrap_or(0);
+            if !catalog.contains(&server) {
+                catalog.push(server);
+            }
+        }
+        catalog
+    }
+}
+
+/// A number that looks drawn, of another (the finalizer of SplitMix64).
+#[must_use]
+pub fn mixed(number: u64) -> u64 {
+    let z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
 }
 
 /// The generator of whoever needs one: seeded by the world's seed and whose it is.

@@ -1,0 +1,162 @@
+//! A client's questions to the backend, through the health that paces them.
+//!
+//! Three kinds of work each come round in three times the scenario's interval, so that one question is due each interval. One
+//! that fails is asked again when the health admits it, until it is answered. A question that nobody answers ends as a
+//! failure after `attempt_timeout`. While none is answered nothing changes for the data.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quell_core::config::BackendHealthConfig;
+use quell_core::health::backend::{Admission, Attempt, Work};
+use quell_core::health::{BackendHealth, Signal};
+use quell_core::send::Degraded as _;
+use rand::RngExt as _;
+use rand::rngs::SmallRng;
+
+use super::Ablation;
+use crate::fleet::node::{Answer, BackendId, ClientId, rng_of};
+use crate::scenario::Scenario;
+
+/// What clients ask for.
+const KINDS: [Work; 3] = [Work::Auth, Work::Catalog, Work::Contract];
+
+/// What is the same for all clients.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    interval: Duration,
+    is_gated: bool,
+    config: BackendHealthConfig,
+}
+
+impl Terms {
+    pub(super) fn of(scenario: &Scenario, ablation: Ablation) -> Self {
+        Self {
+            interval: scenario.backend.demand_interval,
+            is_gated: ablation != Ablation::ProbeGate,
+            config: BackendHealthConfig::default(),
+        }
+    }
+}
+
+/// One kind of work.
+#[derive(Debug)]
+struct Question {
+    /// When it is to be asked next, or, while it is asked, when it is given up.
+    at: Instant,
+    asked: Option<(u32, Attempt)>,
+}
+
+/// One client's questions.
+#[derive(Debug)]
+pub(super) struct Asking {
+    health: Arc<BackendHealth>,
+    backend: BackendId,
+    questions: [Question; 3],
+    interval: Duration,
+    timeout: Duration,
+    is_gated: bool,
+    calls: u32,
+    rng: SmallRng,
+}
+
+impl Asking {
+    /// `None`: there is no backend to ask.
+    pub(super) fn new(
+        terms: &Terms,
+        client: ClientId,
+        backends: u8,
+        seed: u64,
+        now: Instant,
+    ) -> Option<Self> {
+        let backend = BackendId::try_from(client.checked_rem(u32::from(backends))?).ok()?;
+        let mut rng = rng_of(seed, 0x61_736B);
+        let interval = terms.interval * 3;
+        let health = BackendHealth::new(terms.config.clone(), now, &mut rng);
+        let questions = KINDS.map(|_| Question {
+            at: now + interval.mul_f64(rng.random::<f64>()),
+            asked: None,
+        });
+        Some(Self {
+            health: Arc::new(health),
+            backend,
+            questions,
+            interval,
+            timeout: terms.config.attempt_timeout,
+            is_gated: terms.is_gated,
+            calls: 0,
+            rng,
+        })
+    }
+
+    pub(super) fn signal(&self) -> Signal {
+        Signal::new(Arc::clone(&self.health) as _)
+    }
+
+    pub(super) fn is_degraded(&self, now: Instant) -> bool {
+        self.health.is_degraded(now)
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.questions.iter().map(|question| question.at).min()
+    }
+
+    /// The next question that is to be asked.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<(BackendId, Work, u64)> {
+        for (work, question) in KINDS.into_iter().zip(&mut self.questions) {
+            if question.at > now {
+                continue;
+            }
+            if let Some((_, attempt)) = question.asked.take() {
+                self.health.failed(attempt, now);
+            }
+            let attempt = if self.is_gated {
+                match self.health.admit(work, now) {
+                    Admission::Go(attempt) | Admission::Probe(attempt) => attempt,
+                    Admission::Wait(wait) => {
+                        // A wait that is over is one that a look later shows.
+                        question.at = wait.until.max(now + Duration::from_millis(1));
+                        continue;
+                    }
+                }
+            } else {
+                self.health.begin(work, now)
+            };
+            self.calls = self.calls.wrapping_add(1);
+            question.asked = Some((self.calls, attempt));
+            question.at = now + self.timeout;
+            return Some((self.backend, work, u64::from(self.calls)));
+        }
+        None
+    }
+
+    /// What an answer says; whether it began when, and came as hoped.
+    pub(super) fn on_answer(&mut self, call: u64, answer: Answer, now: Instant) -> Option<Instant> {
+        let is_asked = |question: &&mut Question| {
+            let asked = question.asked.as_ref();
+            asked.is_some_and(|(number, _)| u64::from(*number) == call)
+        };
+        let question = self.questions.iter_mut().find(is_asked)?;
+        let (_, attempt) = question.asked.take()?;
+        let begun = attempt.start();
+        match answer {
+            Answer::Yes => {
+                self.health.succeeded(attempt, now);
+                let jitter = self.rng.random_range(0.75..=1.25);
+                question.at = now + self.interval.mul_f64(jitter);
+                return Some(begun);
+            }
+            Answer::Unavailable(retry_after) => {
+                self.health.unavailable(attempt, retry_after, now);
+            }
+            Answer::Failed => self.health.failed(attempt, now),
+        }
+        // Whoever asks no gate asks again each second.
+        question.at = if self.is_gated {
+            now
+        } else {
+            now + Duration::from_secs(1)
+        };
+        None
+    }
+}

@@ -1,0 +1,288 @@
+//! The client: the core, users in front of it, questions beside it.
+
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use bytes::Bytes;
+use quell_core::multi::{Client, ExitId, Loss, Output};
+use quell_core::path::CarrierFacts;
+use quell_packet::{FlowKey, IpPacket, TcpView, protocol};
+use quell_wire::registry::ErrorCode;
+
+use super::asking::Asking;
+use super::frames::{Sent, item_of};
+use super::user::{FIRST_PORT, User};
+use crate::fleet::node::{
+    Answer, ClientFacts, ClientNode, ClientOutput, Ended, Item, Kind, ServerId,
+};
+
+/// A client of quell's.
+#[derive(Debug)]
+pub struct QuellClient {
+    core: Client,
+    /// The core's exits, by their place.
+    catalog: Box<[ServerId]>,
+    sent: Box<[Sent]>,
+    users: Vec<User>,
+    next_port: u16,
+    own: Option<Ipv4Addr>,
+    asking: Option<Asking>,
+}
+
+impl QuellClient {
+    pub(super) fn new(core: Client, catalog: Vec<ServerId>, asking: Option<Asking>) -> Self {
+        Self {
+            core,
+            sent: vec![Sent::default(); catalog.len()].into(),
+            catalog: catalog.into(),
+            users: Vec::new(),
+            next_port: FIRST_PORT,
+            own: None,
+            asking,
+        }
+    }
+
+    fn exit_of(&self, server: ServerId) -> Option<ExitId> {
+        let place = self.catalog.iter().position(|of| *of == server)?;
+        u16::try_from(place).ok().map(ExitId)
+    }
+
+    fn server_of(&self, exit: ExitId) -> ServerId {
+        self.catalog.get(exit.index()).copied().unwrap_or(0)
+    }
+
+    fn user(&mut self, flow: u16) -> &mut User {
+        for next in self.users.len()..=usize::from(flow) {
+            self.users.push(User::new(u16::try_from(next).unwrap_or(0)));
+        }
+        &mut self.users[usize::from(flow)]
+    }
+
+    /// Lets users do what is due, as far as the client takes it.
+    fn feed(&mut self, now: Instant) {
+        let Some(own) = self.own else { return };
+        for user in &mut self.users {
+            user.open(&mut self.next_port, now);
+            if let Some(syn) = user.poll_syn(own, &mut self.next_port, now) {
+                self.core.handle_packet(syn, now);
+            }
+            while user.waiting() > 0 && self.core.wants_packets() {
+                let Some(packet) = user.poll_packet(own) else {
+                    break;
+                };
+                self.core.handle_packet(packet, now);
+            }
+        }
+    }
+
+    /// The TUN got a packet: the answer in it, if there is one.
+    fn hear(&mut self, packet: &Bytes, now: Instant) -> Option<Item> {
+        let view = IpPacket::parse(packet).ok()?;
+        let port = FlowKey::of(&view).destination_port;
+        if view.protocol() == protocol::TCP {
+            let tcp = TcpView::parse(view.payload()).ok()?;
+            let user = self.users.iter_mut().find(|user| user.port == port)?;
+            if tcp.is_rst() {
+                user.on_reset(&mut self.next_port, now);
+                return None;
+            }
+            if tcp.is_syn() {
+                let packet = user.on_syn_ack(tcp.sequence(), self.own?)?;
+                self.core.handle_packet(packet, now);
+                return None;
+            }
+        }
+        let (number, flow) = item_of(packet)?;
+        Some(Item {
+            number,
+            flow,
+            kind: Kind::Tcp,
+            len_bytes: u16::try_from(packet.len()).unwrap_or(u16::MAX),
+        })
+    }
+
+    fn output(&mut self, output: Output, now: Instant) -> Option<ClientOutput<Bytes>> {
+        match output {
+            Output::Dial { exit, attempt } => Some(ClientOutput::Dial {
+                server: self.server_of(exit),
+                attempt,
+            }),
+            Output::Close { exit, .. } => Some(ClientOutput::Close {
+                server: self.server_of(exit),
+            }),
+            Output::Control { exit, bytes } => Some(ClientOutput::Control {
+                server: self.server_of(exit),
+                len_bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+                unit: bytes,
+            }),
+            Output::Datagram { exit, bytes } => Some(self.datagram(exit, bytes)),
+            Output::Deliver(packet) => self.hear(&packet, now).map(ClientOutput::Deliver),
+            Output::Configure(addresses) => {
+                self.own = addresses.ipv4.map(|(address, _)| address);
+                None
+            }
+            Output::MessagesEnded { .. } | Output::Mtu(_) | Output::Notice { .. } => None,
+        }
+    }
+
+    fn datagram(&mut self, exit: ExitId, bytes: Bytes) -> ClientOutput<Bytes> {
+        let users = &mut self.users;
+        let is_race = |port: u16| {
+            let Some(user) = users.iter_mut().find(|user| user.port == port) else {
+                return false;
+            };
+            *user.first_exit.get_or_insert(exit.0) != exit.0
+        };
+        let sent = &mut self.sent[exit.index()];
+        ClientOutput::Datagram {
+            server: self.catalog.get(exit.index()).copied().unwrap_or(0),
+            causes: sent.causes(&bytes, is_race),
+            unit: bytes,
+        }
+    }
+}
+
+/// What an end means to the core, as the `net` crate says it of a real connection.
+pub(super) fn code_of(ended: Ended) -> Option<ErrorCode> {
+    match ended {
+        Ended::Closed => Some(ErrorCode::ShuttingDown),
+        Ended::TimedOut => Some(ErrorCode::Idle),
+        Ended::Refused | Ended::Reset | Ended::Broken => None,
+    }
+}
+
+fn loss_of(ended: Ended) -> Loss {
+    let words = match ended {
+        Ended::Refused => "refused",
+        Ended::Closed => "closed by the provider",
+        Ended::TimedOut => "timed out",
+        Ended::Reset => "reset by the provider",
+        Ended::Broken => "the network is gone",
+    };
+    Loss {
+        words: words.to_owned(),
+        code: code_of(ended),
+    }
+}
+
+impl ClientNode<Bytes> for QuellClient {
+    fn offer(&mut self, item: Item, now: Instant) {
+        self.user(item.flow).offer(item);
+        self.feed(now);
+    }
+
+    fn on_connected(&mut self, server: ServerId, attempt: u64, now: Instant) {
+        if let Some(exit) = self.exit_of(server) {
+            self.core.on_connected(exit, attempt, now);
+        }
+    }
+
+    fn on_closed(&mut self, server: ServerId, attempt: u64, ended: Ended, now: Instant) {
+        if let Some(exit) = self.exit_of(server) {
+            self.core.on_closed(exit, attempt, loss_of(ended), now);
+        }
+    }
+
+    fn on_carrier(&mut self, server: ServerId, attempt: u64, facts: CarrierFacts, now: Instant) {
+        if let Some(exit) = self.exit_of(server) {
+            self.core.on_carrier(exit, attempt, facts, now);
+        }
+    }
+
+    fn on_wire(&mut self, bytes_out: u64, now: Instant) {
+        self.core.on_wire(bytes_out, now);
+    }
+
+    fn on_wake(&mut self, now: Instant) {
+        self.core.on_wake(now);
+    }
+
+    fn handle_datagram(&mut self, server: ServerId, attempt: u64, unit: &Bytes, now: Instant) {
+        if let Some(exit) = self.exit_of(server) {
+            self.core.handle_datagram(exit, attempt, unit, now);
+        }
+    }
+
+    fn handle_control(&mut self, server: ServerId, attempt: u64, unit: &Bytes, now: Instant) {
+        if let Some(exit) = self.exit_of(server) {
+            self.core.handle_control(exit, attempt, unit, now);
+        }
+    }
+
+    fn on_answer(&mut self, call: u64, answer: Answer, now: Instant) {
+        let Some(asking) = &mut self.asking else {
+            return;
+        };
+        if let Some(begun) = asking.on_answer(call, answer, now) {
+            self.core.on_backend_success(begun, now);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant) -> Option<ClientOutput<Bytes>> {
+        loop {
+            if let Some(output) = self.core.poll_output(now) {
+                if let Some(output) = self.output(output, now) {
+                    return Some(output);
+                }
+                continue;
+            }
+            if let Some((backend, work, call)) = self.asking.as_mut().and_then(|a| a.poll(now)) {
+                return Some(ClientOutput::Ask {
+                    backend,
+                    work,
+                    call,
+                });
+            }
+            let waiting = |users: &[User]| users.iter().map(User::waiting).sum::<usize>();
+            let before = (waiting(&self.users), self.next_port);
+            self.feed(now);
+            let quiet = self.core.poll_timeout().is_none_or(|(at, _)| at > now);
+            if quiet && before == (waiting(&self.users), self.next_port) {
+                return None;
+            }
+            if let Some(output) = self.core.poll_output(now) {
+                if let Some(output) = self.output(output, now) {
+                    return Some(output);
+                }
+                continue;
+            }
+            if before == (waiting(&self.users), self.next_port) {
+                return None;
+            }
+        }
+    }
+
+    fn is_hushed(&self, server: ServerId, now: Instant) -> bool {
+        let exit = self.exit_of(server);
+        exit.is_some_and(|exit| self.core.is_hushed(exit, now))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let core = self.core.poll_timeout().map(|(at, _)| at);
+        let users = self.users.iter().filter_map(User::poll_timeout);
+        let users = users.filter(|_| self.own.is_some());
+        let asking = self.asking.as_ref().and_then(Asking::poll_timeout);
+        core.into_iter().chain(users).chain(asking).min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.core.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            self.core.handle_timeout(now);
+        }
+        self.feed(now);
+    }
+
+    fn facts(&self, now: Instant) -> ClientFacts {
+        let status = self.core.status(now);
+        let up = status.exits.iter().filter(|exit| exit.state == "up");
+        let waiting = self.users.iter().map(User::waiting).sum::<usize>();
+        ClientFacts {
+            sessions: u16::try_from(up.count()).unwrap_or(u16::MAX),
+            unacked: 0,
+            held_bytes: waiting as u64,
+            dropped: status.books().drops.total() + status.tun_drops.total(),
+            degraded: self.asking.as_ref().is_some_and(|a| a.is_degraded(now)),
+            unaccounted: status.unaccounted,
+        }
+    }
+}
