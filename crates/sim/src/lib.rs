@@ -11,6 +11,7 @@
 //!   checked after every step.
 //! - [`fleet`], [`scenario`], [`outcome`]: many clients, providers and backends through an outage, by any policy.
 //! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
+//! - [`report`]: what came of it, for people and programs.
 //! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 
@@ -22,4 +23,5 @@ pub mod link;
 pub mod outcome;
 pub mod pair;
 pub mod policy;
+pub mod report;
 pub mod scenario;

@@ -5,9 +5,9 @@
 use quell::arithmetic::{
     BackendFigures, ClientFigures, ProviderFigures, Recovery, SilentLane, SilentPath, USER_SYNS,
 };
+use quell_sim::report::grouped;
 
 use crate::table::Table;
-use crate::verbs::demo::grouped;
 
 /// Most times that are shown one by one.
 const TIMES_MAX: usize = 8;

@@ -55,7 +55,6 @@ use crate::{Failure, Streams};
 use bounds::Bound;
 use local::Serve;
 use report::ReportFile;
-pub(in crate::verbs) use text::grouped;
 use verdict::Figures;
 
 /// Inner packets above this size cross whole once the path's MTU is found, in bytes.
