@@ -13,7 +13,8 @@ const PROVIDERS_MAX: u16 = 3;
 /// Longer than any outage that people would sit through.
 const DURATION_MAX: Duration = Duration::from_secs(600);
 /// What `backend.check_interval` takes.
-const DEMAND: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(600);
+const DEMAND: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(5)..=Duration::from_secs(600);
 
 /// Why a scenario cannot be drilled: each reason in words; none: it can.
 pub(super) fn refusals(scenario: &Scenario) -> Vec<String> {
@@ -37,7 +38,10 @@ pub(super) fn refusals(scenario: &Scenario) -> Vec<String> {
     );
     refuse(
         fleet.backends > 1,
-        format!("fleet.backends = {}: a drill has one or none", fleet.backends),
+        format!(
+            "fleet.backends = {}: a drill has one or none",
+            fleet.backends
+        ),
     );
     refuse(
         scenario.duration > DURATION_MAX,
@@ -155,7 +159,10 @@ mod tests {
         ];
         for (kind, more) in refused {
             let said = fault(kind, more);
-            assert!(said.iter().any(|why| why.starts_with(kind)), "{kind}: {said:?}");
+            assert!(
+                said.iter().any(|why| why.starts_with(kind)),
+                "{kind}: {said:?}"
+            );
         }
     }
 

@@ -79,7 +79,11 @@ impl Backend {
 
     /// From now on questions meet this.
     pub(super) fn set(&self, mode: Mode) {
-        *self.shared.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
+        *self
+            .shared
+            .mode
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = mode;
     }
 
     /// Questions so far.
@@ -252,7 +256,11 @@ mod tests {
     fn a_part_fails_evenly() {
         let backend = Backend::start(Mode::Fails(0.5, Duration::ZERO)).unwrap();
         let said: Vec<_> = (0..4)
-            .map(|_| ask(&backend, Duration::from_secs(1)).unwrap().contains(" 500 "))
+            .map(|_| {
+                ask(&backend, Duration::from_secs(1))
+                    .unwrap()
+                    .contains(" 500 ")
+            })
             .collect();
         assert_eq!(said, [false, true, false, true]);
     }
