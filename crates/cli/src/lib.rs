@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verbs::{check, demo, keygen, provide, pubkey, sim, status, up, why};
+use verbs::{check, demo, drill, keygen, provide, pubkey, sim, status, up, why};
 
 /// What a run may read and write.
 pub struct Streams<'a> {
@@ -93,6 +93,7 @@ enum Verb {
     Keygen(keygen::Keygen),
     Pubkey(pubkey::Pubkey),
     Check(check::Check),
+    Drill(drill::Drill),
     Status(status::Status),
     Why(why::Why),
     Sim(sim::Sim),
@@ -107,6 +108,7 @@ impl Verb {
             Self::Keygen(verb) => verb.run(streams),
             Self::Pubkey(verb) => verb.run(streams),
             Self::Check(verb) => verb.run(streams),
+            Self::Drill(verb) => verb.run(streams),
             Self::Status(verb) => verb.run(streams),
             Self::Why(verb) => verb.run(streams),
             Self::Sim(verb) => verb.run(streams),

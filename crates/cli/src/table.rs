@@ -63,6 +63,14 @@ impl Table {
         });
     }
 
+    /// Adds a name without a value, above those that are indented under it.
+    pub(crate) fn heading(&mut self, name: &str) {
+        self.rows.push(Row {
+            name: harmless(name),
+            value: None,
+        });
+    }
+
     /// Depth is bounded by the JSON parser (128).
     fn nest(&mut self, depth: usize, value: &Value) {
         let members: Vec<(String, &Value)> = match value {

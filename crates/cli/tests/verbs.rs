@@ -342,6 +342,90 @@ fn check_prints_a_providers_clients_and_pools() {
 }
 
 #[test]
+fn check_works_out_what_an_outage_costs() {
+    let folder = Folder::new();
+    folder.key("client.key");
+    folder.key("provider.key");
+    let client = folder.write("client.toml", &example("client.toml"));
+    let said = quell(&[&"check", &client]);
+    assert_eq!((said.exit, said.err.as_str()), (Exit::Done, ""));
+    let parts = [
+        "at a round trip of 50ms",
+        "17 hand-overs at most",
+        "4 resends of a lane until 1 s, then PINGs alone",
+        "16,384: 12,000 a dial",
+        "0.85 s when it was silent for less than 60s",
+        "\nno warnings\n",
+    ];
+    for part in parts {
+        assert!(said.out.contains(part), "no «{part}» in: {}", said.out);
+    }
+    let said = quell(&[&"check", &client, &"--json", &"--rtt", &"200ms"]);
+    let object: Value = serde_json::from_str(&said.out).unwrap();
+    let figures = &object["figures"];
+    assert_eq!((said.exit, &object["role"]), (Exit::Done, &json!("client")));
+    assert_eq!(figures["rtt_ms"], 200);
+    assert_eq!(figures["copies"]["of_a_pack_max"], 17);
+    assert_eq!(figures["silent_path"]["pto_ms"], 211);
+    assert_eq!(figures["warnings"], json!([]));
+
+    let provider = folder.write("provider.toml", &example("provider.toml"));
+    let said = quell(&[&"check", &provider, &"--json"]);
+    let object: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(
+        (said.exit, &object["role"]),
+        (Exit::Done, &json!("provider"))
+    );
+    assert_eq!(object["figures"]["session_kept_ms"], 65_000);
+}
+
+#[test]
+fn check_warns_of_what_does_not_fit_together_and_ends_with_0() {
+    let folder = Folder::new();
+    folder.key("client.key");
+    let text = example("client.toml").replace("quiet_bytes = \"16KiB\"", "quiet_bytes = \"12KiB\"");
+    let path = folder.write("client.toml", &text);
+    let said = quell(&[&"check", &path]);
+    assert_eq!(
+        (said.exit, said.err.as_str()),
+        (Exit::Done, ""),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out.contains("\nwarning: budget.quiet_bytes = 12288: "),
+        "{}",
+        said.out
+    );
+    assert!(!said.out.contains("no warnings"), "{}", said.out);
+    let said = quell(&[&"check", &path, &"--json"]);
+    let object: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(
+        object["figures"]["warnings"][0]["setting"],
+        "budget.quiet_bytes"
+    );
+}
+
+#[test]
+fn check_takes_round_trips_from_1_ms_to_10_s() {
+    let folder = Folder::new();
+    folder.key("client.key");
+    let path = folder.write("client.toml", &example("client.toml"));
+    for (rtt, exit) in [
+        ("1ms", Exit::Done),
+        ("10s", Exit::Done),
+        ("999us", Exit::Usage),
+        ("10001ms", Exit::Usage),
+    ] {
+        assert_eq!(
+            quell(&[&"check", &path, &"--rtt", &rtt]).exit,
+            exit,
+            "{rtt}"
+        );
+    }
+}
+
+#[test]
 fn check_of_a_bad_file_ends_with_2_and_one_line() {
     let folder = Folder::new();
     let bad = [

@@ -28,8 +28,10 @@
 //! | [`flap`] | how often may a host, and the whole catalog, go down in the eyes of others |
 //! | [`congestion`] | what random loss may not take from the congestion window |
 //! | [`config`] | every constant, once |
+//! | [`arithmetic`] | what a configuration costs in an outage, and what in it does not fit together |
 #![warn(missing_docs)]
 
+pub mod arithmetic;
 pub mod bucket;
 pub mod budget;
 pub mod config;

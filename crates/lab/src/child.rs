@@ -62,8 +62,12 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `command` on the calling thread, with the lifeline as its standard input.
-    pub(crate) fn start(mut command: Command) -> Result<Self> {
+    /// Starts `command` on the calling thread, in its network namespace, with the lifeline as its standard input. To a
+    /// program that asks for [`die_with_parent`] that thread is the parent: it is to live as long as the child.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(mut command: Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         command
             .stdin(Stdio::piped())

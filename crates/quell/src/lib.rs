@@ -1,6 +1,7 @@
 //! The library people embed: configuration, client and provider.
 #![warn(missing_docs)]
 
+pub mod arithmetic;
 pub mod client;
 pub mod config;
 pub mod control;

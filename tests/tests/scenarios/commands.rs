@@ -45,6 +45,14 @@ fn the_example_files_are_good() -> Outcome {
             String::from_utf8_lossy(&checked.stderr),
         );
         assert!(checked.status.success(), "{out}{err}");
+        assert!(out.contains("no warnings"), "{out}");
+        let figures = quell()?
+            .arg("check")
+            .arg(&file)
+            .args(["--rtt", "200ms", "--json"])
+            .output()?;
+        let figures: serde_json::Value = serde_json::from_slice(&figures.stdout)?;
+        assert_eq!(figures["figures"]["rtt_ms"], 200, "{figures}");
     }
     Ok(())
 }

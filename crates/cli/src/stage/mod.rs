@@ -53,6 +53,26 @@ impl End {
         role: &str,
         folder: &Path,
     ) -> Result<Self> {
+        Self::started(program, verb, role, folder, |command| {
+            namespace.spawn(command)
+        })
+    }
+
+    /// The same in this very namespace. The calling thread is to live as long as the process.
+    ///
+    /// # Errors
+    /// As [`End::start`].
+    pub fn start_here(program: &Program, verb: &str, role: &str, folder: &Path) -> Result<Self> {
+        Self::started(program, verb, role, folder, Child::start)
+    }
+
+    fn started(
+        program: &Program,
+        verb: &str,
+        role: &str,
+        folder: &Path,
+        start: impl FnOnce(Command) -> quell_lab::Result<Child>,
+    ) -> Result<Self> {
         let log = File::options()
             .create(true)
             .append(true)
@@ -64,7 +84,7 @@ impl End {
             .stdout(Stdio::null())
             .stderr(log);
         Ok(Self {
-            child: namespace.spawn(command)?,
+            child: start(command)?,
             role: role.to_owned(),
             folder: folder.to_owned(),
         })

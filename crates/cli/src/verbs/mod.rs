@@ -1,7 +1,9 @@
 //! One file a verb.
 
+pub(crate) mod arguments;
 pub(crate) mod check;
 pub(crate) mod demo;
+pub(crate) mod drill;
 pub(crate) mod keygen;
 pub(crate) mod provide;
 pub(crate) mod pubkey;

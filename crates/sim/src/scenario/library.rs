@@ -41,6 +41,9 @@ const LIBRARY: &[Named] = library![
     "suspend",
     "clock-jump",
     "fleet-outage",
+    "drill-blackout",
+    "drill-death",
+    "drill-backend",
 ];
 
 /// All of them, in the order in which they are listed.

@@ -38,7 +38,7 @@ mod local;
 mod outage;
 mod quiet;
 mod report;
-mod signals;
+pub(in crate::verbs) mod signals;
 mod text;
 mod tun;
 mod verdict;

@@ -26,7 +26,7 @@ const READY_TIME: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The system gives no thread, or refuses to tell of signals.
-pub(super) fn remove_and_exit(folder: PathBuf) -> Result<(), Failure> {
+pub(in crate::verbs) fn remove_and_exit(folder: PathBuf) -> Result<(), Failure> {
     on_signal(move || {
         // Nothing is left to be done about a folder that cannot be removed.
         let _ = std::fs::remove_dir_all(&folder);

@@ -1,52 +1,22 @@
-//! `quell check`: is a configuration file good, and what does it mean?
+//! What the settings of a file mean: the understood values, defaults filled in.
 //!
-//! Goes through the very loading that `up` and `provide` begin with, so a file
-//! that passes here is not refused there. What is printed is the understood
-//! value with its defaults filled in, not the text of the file. Secret keys are
-//! shown as their public halves.
+//! What is printed is what the file was understood to say, not its text. Secret keys are shown as their public halves.
 
 use std::fmt::Display;
-use std::path::PathBuf;
 
-use clap::Args;
 use quell::config::{
-    self, BackendSection, ClientFile, Config, EgressKind, LanesConfig, ProviderFile, Rule,
-    read_private_key,
+    BackendSection, ClientFile, EgressKind, LanesConfig, ProviderFile, Rule, read_private_key,
 };
 use quell_net::identity::Identity;
 use quell_net::transport::TransportSettings;
 
+use crate::Failure;
 use crate::table::Table;
-use crate::{Failure, Streams};
 
 /// Most items of a list that are shown one by one.
 const LISTED_MAX: usize = 16;
 
-/// Check a configuration file and print what it means
-#[derive(Debug, Args)]
-pub(crate) struct Check {
-    /// The file, of a client or of a provider
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-}
-
-impl Check {
-    pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
-        let config = config::load(&self.file).map_err(Failure::usage)?;
-        let (role, table) = match &config {
-            Config::Client(file) => ("client", client(file)?),
-            Config::Provider(file) => ("provider", provider(file)?),
-        };
-        writeln!(
-            streams.out,
-            "{} is good: a {role}\n\n{table}",
-            self.file.display()
-        )?;
-        Ok(())
-    }
-}
-
-fn client(file: &ClientFile) -> Result<Table, Failure> {
+pub(super) fn client(file: &ClientFile) -> Result<Table, Failure> {
     let mut table = Table::default();
     private_key(&mut table, &file.private_key_file)?;
     for provider in &file.providers {
@@ -117,7 +87,7 @@ fn near(table: &mut Table, file: &ClientFile) {
     table.row("names from", listed(&servers));
 }
 
-fn provider(file: &ProviderFile) -> Result<Table, Failure> {
+pub(super) fn provider(file: &ProviderFile) -> Result<Table, Failure> {
     let mut table = Table::default();
     private_key(&mut table, &file.private_key_file)?;
     table.row("listen", format!("{} (UDP)", file.listen));

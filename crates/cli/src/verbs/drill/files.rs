@@ -1,0 +1,162 @@
+//! Keys and configuration files of a drill.
+//!
+//! They say what a scenario says and nothing else: all settings that no scenario knows of are the defaults, with which
+//! the simulated side runs too. Both are read back by the loader that `up` and `provide` have, so what is simulated is
+//! what runs.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use quell::config::{self, ClientFile, Config, ProviderFile};
+use quell_net::identity::Identity;
+
+/// The client's role, which names its files.
+pub(super) const CLIENT: &str = "client";
+/// Exits have 127.86.0.0/16 and 10.86.0.0/16, and those that follow.
+const FIRST_NETWORK: u8 = 86;
+
+/// The keys, and where the files are.
+pub(super) struct Files {
+    folder: PathBuf,
+    client: Identity,
+    exits: Vec<Identity>,
+}
+
+/// What the client's file says.
+pub(super) struct ClientSays<'a> {
+    /// Where it finds each exit.
+    pub(super) relays: &'a [SocketAddr],
+    /// Where applications find it.
+    pub(super) socks5: SocketAddr,
+    /// Where its backend is, and how often it is asked.
+    pub(super) backend: Option<(SocketAddr, Duration)>,
+}
+
+impl Files {
+    /// Fresh keys of a client and `exits` exits, in `folder`.
+    pub(super) fn new(folder: &Path, exits: usize) -> Result<Self> {
+        let exits: Result<Vec<_>, _> = (0..exits).map(|_| Identity::generate()).collect();
+        let files = Self {
+            folder: folder.to_owned(),
+            client: Identity::generate()?,
+            exits: exits?,
+        };
+        files.write_key(CLIENT, &files.client)?;
+        for (exit, identity) in files.exits.iter().enumerate() {
+            files.write_key(&role(exit), identity)?;
+        }
+        Ok(files)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes the file of `exit`, which listens on `listen`.
+    pub(super) fn provider(&self, exit: usize, listen: SocketAddr) -> Result<ProviderFile> {
+        let role = role(exit);
+        let text = format!(
+            "listen = \"{listen}\"\nprivate_key_file = \"{role}.key\"\nrun_dir = \".\"\n\n\
+             [[clients]]\nname = \"drill\"\npublic_key = \"{client}\"\n\n\
+             [addresses]\nipv4_pool = \"10.{network}.0.0/16\"\n\n\
+             [egress]\nkind = \"userspace\"\nallow = [\"127.0.0.0/8\"]\n\n\
+             [egress.userspace]\nsource_ipv4 = \"{source}\"\n\n[control]\nsocket = \"{role}.sock\"\n",
+            client = self.client.public_key(),
+            network = network(exit),
+            source = exit_address(exit),
+        );
+        match self.load(&role, &text)? {
+            Config::Provider(file) => Ok(*file),
+            Config::Client(_) => bail!("{role} is no provider"),
+        }
+    }
+
+    /// Writes the client's file.
+    pub(super) fn client(&self, says: &ClientSays<'_>) -> Result<ClientFile> {
+        let exits = self.exits.iter().zip(says.relays).map(|(identity, relay)| {
+            let key = identity.public_key();
+            format!("[[provider]]\naddress = \"{relay}\"\npublic_key = \"{key}\"\n\n")
+        });
+        let backend = says.backend.map_or(String::new(), |(address, interval)| {
+            let ms = interval.as_millis();
+            format!("[backend]\nurls = [\"http://{address}/\"]\ncheck_interval = \"{ms}ms\"\n\n")
+        });
+        let text = format!(
+            "private_key_file = \"client.key\"\nrun_dir = \".\"\n\n{exits}\
+             [proxy]\nsocks5 = \"{socks5}\"\n\n{backend}[control]\nsocket = \"client.sock\"\n",
+            exits = exits.collect::<String>(),
+            socks5 = says.socks5,
+        );
+        match self.load(CLIENT, &text)? {
+            Config::Client(file) => Ok(*file),
+            Config::Provider(_) => bail!("the client is none"),
+        }
+    }
+
+    fn load(&self, role: &str, text: &str) -> Result<Config> {
+        let path = self.folder.join(format!("{role}.toml"));
+        fs::write(&path, text)?;
+        Ok(config::load_with(&path, &|_| None)?)
+    }
+
+    fn write_key(&self, role: &str, identity: &Identity) -> Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.folder.join(format!("{role}.key")))?;
+        writeln!(file, "{}", identity.secret_key().to_text())?;
+        Ok(())
+    }
+}
+
+/// An exit's role, which names its files.
+pub(super) fn role(exit: usize) -> String {
+    format!("exit{}", exit + 1)
+}
+
+/// Where an exit is: it listens there, and what its clients send leaves from there.
+pub(super) fn exit_address(exit: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, network(exit), 0, 1)
+}
+
+/// Where its relay is. Not where destinations are: a client carries nothing to the address that
+/// the tunnel itself goes to.
+pub(super) fn relay_address(exit: usize) -> SocketAddr {
+    SocketAddrV4::new(Ipv4Addr::new(127, network(exit), 0, 2), 0).into()
+}
+
+/// Three exits are all that there ever are.
+fn network(exit: usize) -> u8 {
+    FIRST_NETWORK.saturating_add(u8::try_from(exit).unwrap_or(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn files_are_what_the_loader_takes_and_say_the_defaults() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::new(folder.path(), 2).unwrap();
+        let provider = files.provider(1, "127.87.0.1:7".parse().unwrap()).unwrap();
+        assert_eq!(provider.transport, Default::default());
+        assert_eq!(provider.lanes, Default::default());
+        let relays = [0, 1].map(|exit| SocketAddr::new(relay_address(exit).ip(), 9));
+        let says = ClientSays {
+            relays: &relays,
+            socks5: "127.0.0.1:1080".parse().unwrap(),
+            backend: Some(("127.0.0.1:80".parse().unwrap(), Duration::from_secs(7))),
+        };
+        let client = files.client(&says).unwrap();
+        assert_eq!(client.providers.len(), 2);
+        assert_eq!(client.window, Default::default());
+        assert_eq!(client.backend.check_interval, Duration::from_secs(7));
+    }
+}
