@@ -391,7 +391,11 @@ impl Client {
                 && (self.flows.flows_on(exit.id) > 0 || self.chooser.primary() == Some(exit.id))
         });
         let len = usize::from(self.mtu_max);
-        let full = |exit: &Exit| exit.path.as_deref().is_some_and(|path| path.is_full_for(len));
+        let full = |exit: &Exit| {
+            exit.path
+                .as_deref()
+                .is_some_and(|path| path.is_full_for(len))
+        };
         match carrying.next() {
             Some(first) => !(full(first) && carrying.all(full)),
             None => !self.main_exit().is_some_and(full),

@@ -87,7 +87,10 @@ impl Members {
 impl Client {
     /// Notices that an exit stalls, or answers again.
     pub(super) fn watch(&mut self, exit: ExitId, now: Instant) {
-        let path = self.exits.get(exit.index()).and_then(|of| of.path.as_deref());
+        let path = self
+            .exits
+            .get(exit.index())
+            .and_then(|of| of.path.as_deref());
         let stalled = path.is_some_and(|path| path.is_stalled());
         let Some(member) = self.members.of(exit) else {
             return;

@@ -279,7 +279,8 @@ impl Path {
         }
         let packet = self.queue.pop()?;
         frame::write_dgram(&mut self.slab.bytes, &packet);
-        self.departures.charge(Cause::FirstSend, self.slab.bytes.len());
+        self.departures
+            .charge(Cause::FirstSend, self.slab.bytes.len());
         self.counters.sent += 1;
         self.counters.sent_bytes += packet.len() as u64;
         self.remember_large(packet);

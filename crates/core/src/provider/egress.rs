@@ -141,6 +141,9 @@ impl Provider {
                 ..status
             }
         };
-        self.sessions.iter().map(|(id, session)| status((id, session))).collect()
+        self.sessions
+            .iter()
+            .map(|(id, session)| status((id, session)))
+            .collect()
     }
 }

@@ -231,7 +231,9 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
         progress(self.scenario.duration);
         self.look_at_clients();
         let complaints = std::mem::take(&mut self.checks).finish(end_ns);
-        complaints.into_iter().for_each(|words| self.books.complain(words));
+        complaints
+            .into_iter()
+            .for_each(|words| self.books.complain(words));
         Ok(self.books.finish())
     }
 

@@ -156,8 +156,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             && self.checks.wants_facts(client, self.now_ns)
         {
             let facts = &node.facts(self.now);
-            self.checks
-                .saw(Fact::Stands { client, facts }, self.now_ns);
+            self.checks.saw(Fact::Stands { client, facts }, self.now_ns);
         }
     }
 
@@ -245,8 +244,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             }
             Some((unit, true)) => node.handle_datagram(server, attempt, &unit, now),
         }
-        self.checks
-            .saw(Fact::Heard { client, server }, self.now_ns);
+        self.checks.saw(Fact::Heard { client, server }, self.now_ns);
     }
 
     fn tell_facts(&mut self, client: ClientId) {
