@@ -15,6 +15,8 @@ use crate::fleet::node::Ended;
 const PROBES: u8 = 2;
 
 mod recovery;
+#[cfg(test)]
+mod tests;
 
 #[derive(Debug)]
 enum State {
@@ -220,7 +222,7 @@ impl<U: Clone> End<U> {
         let mut len = DATAGRAM_FRAME_LEN + len_bytes;
         let mut body = Body::Datagram(unit);
         while let Some((_, next)) = self.queue.front()
-            && len + DATAGRAM_FRAME_LEN + next <= room
+            && len + DATAGRAM_FRAME_LEN + next + ACK_LEN + LATE_LEN <= room
             && let Some((unit, len_bytes)) = self.queue.pop_front()
         {
             self.queued_bytes -= len_bytes;
@@ -238,7 +240,7 @@ impl<U: Clone> End<U> {
                 | Body::Close => body,
             };
         }
-        Some(self.packet(body, len, 0, now_ns))
+        Some(self.packet_within(len_max, body, len, 0, now_ns))
     }
 
     /// A probe for the next size.
@@ -249,9 +251,7 @@ impl<U: Clone> End<U> {
         }
         self.size_probe = self.next_number + 1;
         let len = u32::from(*next) - HEADER_LEN;
-        self.bundle_at_ns = u64::MAX;
-        let mut udp = self.packet(Body::Ping, len, 0, now_ns);
-        self.bundle_at_ns = now_ns;
+        let mut udp = self.packet_within(*next, Body::Ping, len, 0, now_ns);
         udp.urgent = true;
         Some(udp)
     }
@@ -495,16 +495,29 @@ impl<U> End<U> {
 
     // --- packets ----------------------------------------------------------------
 
-    fn packet(&mut self, body: Body<U>, len_bytes: u32, control: u32, now_ns: u64) -> Udp<U> {
+    fn packet(&mut self, body: Body<U>, frames_len: u32, control: u32, now_ns: u64) -> Udp<U> {
+        self.packet_within(self.mtu(), body, frames_len, control, now_ns)
+    }
+
+    /// A packet of `frames_len` bytes of frames, and what acknowledgement goes along and fits into `len_max`.
+    fn packet_within(
+        &mut self,
+        len_max: u16,
+        body: Body<U>,
+        frames_len: u32,
+        control: u32,
+        now_ns: u64,
+    ) -> Udp<U> {
         let number = self.next_number;
         self.next_number += 1;
         let asks = !matches!(body, Body::None);
-        let ack = self.take_ack(asks, now_ns);
+        let has_room = HEADER_LEN + frames_len + ACK_LEN + LATE_LEN <= len_max.into();
+        let ack = has_room.then(|| self.take_ack(asks, now_ns)).flatten();
         let ack_len = ack.map_or(0, |ack| match ack.delay_us > ACK_DELAY_SHORT_US {
             true => ACK_LEN + LATE_LEN,
             false => ACK_LEN,
         });
-        let len_bytes = (HEADER_LEN + len_bytes + ack_len).max(PACKET_LEN_MIN);
+        let len_bytes = (HEADER_LEN + frames_len + ack_len).max(PACKET_LEN_MIN);
         if asks {
             self.sent.push_back(Sent {
                 number,

@@ -202,3 +202,84 @@ impl Handshake {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn sent(handshake: &mut Handshake, now_ns: u64) -> Vec<u16> {
+        let parts = std::iter::from_fn(|| handshake.poll(now_ns));
+        parts
+            .map(|(flight, part)| len_bytes(flight, part))
+            .collect()
+    }
+
+    /// Times in milliseconds and what left then, through the first so many timeouts.
+    fn timeouts(handshake: &mut Handshake, count: usize) -> Vec<(u64, Vec<u16>)> {
+        let mut out = Vec::new();
+        while out.len() < count
+            && let Some(at) = handshake.poll_timeout()
+        {
+            handshake.handle_timeout(at);
+            out.push((at / MS, sent(handshake, at)));
+        }
+        out
+    }
+
+    fn greeted() -> Handshake {
+        let mut server = Handshake::server();
+        assert_eq!(server.on_part(Flight::C1, 1, 0), Step::None);
+        assert!(sent(&mut server, 0).is_empty(), "half a greeting");
+        assert_eq!(server.on_part(Flight::C1, 0, 0), Step::None);
+        server
+    }
+
+    #[test]
+    fn a_dial_repeats_at_1_3_7_and_15_probe_timeouts() {
+        let mut client = Handshake::client();
+        assert_eq!(sent(&mut client, 0), [1_200, 1_200]);
+        let again = vec![1_200, 1_200];
+        let expected = [900, 2_700, 6_300, 13_500].map(|at| (at, again.clone()));
+        assert_eq!(timeouts(&mut client, 4), expected);
+    }
+
+    #[test]
+    fn a_server_probes_by_two_timers_within_three_times_what_it_heard() {
+        let mut server = greeted();
+        assert_eq!(sent(&mut server, 0), [AGAIN_LEN, 1_200, 1_200]);
+        let expected = [
+            (900, vec![1_200, 1_200]),
+            (1_800, vec![400, 400]),
+            // 7,200 are allowed, and the datagram that passes them is whole.
+            (4_500, vec![1_200, 1_200]),
+        ];
+        assert_eq!(timeouts(&mut server, 4), expected);
+        assert_eq!(server.poll_timeout(), None, "nothing more is allowed");
+        server.on_part(Flight::C1, 1, 5_000 * MS);
+        assert_eq!(sent(&mut server, 5_000 * MS), [AGAIN_LEN]);
+        assert_eq!(server.poll_timeout(), Some(9_000 * MS));
+    }
+
+    #[test]
+    fn an_end_stands_with_the_whole_flight_and_a_repeated_one_gives_no_round_trip() {
+        let mut client = Handshake::client();
+        sent(&mut client, 0);
+        assert_eq!(client.on_part(Flight::Again, 0, MS), Step::None);
+        assert_eq!(client.on_part(Flight::S1, 0, 50 * MS), Step::None);
+        let stands = client.on_part(Flight::S1, 1, 50 * MS);
+        assert_eq!(stands, Step::Stands(Some(50 * MS)));
+        let mut client = Handshake::client();
+        sent(&mut client, 0);
+        timeouts(&mut client, 1);
+        client.on_part(Flight::S1, 0, 950 * MS);
+        let stands = client.on_part(Flight::S1, 1, 950 * MS);
+        assert_eq!(stands, Step::Stands(None));
+        let mut server = greeted();
+        sent(&mut server, 0);
+        server.on_part(Flight::C2, 1, 50 * MS);
+        let stands = server.on_part(Flight::C2, 0, 50 * MS);
+        assert_eq!(stands, Step::Stands(Some(50 * MS)));
+    }
+}
