@@ -234,6 +234,18 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_with_both_clears_the_count() {
+        for (both, fails) in [(false, true), (true, false)] {
+            let mut health = Health::default();
+            (1..=15).for_each(|at| assert!(!health.note(Sign::Delivered, s(at))));
+            if both {
+                health.note(Sign::Acked, s(15));
+            }
+            assert_eq!(health.note(Sign::Delivered, s(16)), fails);
+        }
+    }
+
+    #[test]
     fn a_pause_of_30_s_is_forgotten() {
         for (pause, fails) in [(30, true), (31, false)] {
             let mut health = Health::default();
