@@ -10,6 +10,8 @@ use super::text::{counted, time};
 use super::verdict::Verdict;
 use crate::outcome::Outcome;
 
+/// Complaints of one policy that are shown; JSON has all.
+const COMPLAINTS_MAX: usize = 3;
 /// Columns of the lines of words.
 const COLUMNS: usize = 100;
 
@@ -44,11 +46,7 @@ impl fmt::Display for Tables<'_> {
                 write_grid(f, grid)?;
             }
         }
-        for policy in &outcome.policies {
-            for complaint in &policy.complaints {
-                writeln!(f, "\n{}: {}", policy.policy, harmless(complaint))?;
-            }
-        }
+        write_complaints(f, outcome)?;
         writeln!(f)?;
         let words = costs.columns.iter().skip(1);
         let words: Vec<_> = words.map(|c| format!("{}: {}", c.short, c.words)).collect();
@@ -59,6 +57,26 @@ impl fmt::Display for Tables<'_> {
         }
         Ok(())
     }
+}
+
+/// The first few of each policy.
+fn write_complaints(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    let policies = outcome.policies.iter();
+    let policies: Vec<_> = policies
+        .filter(|policy| !policy.complaints.is_empty())
+        .collect();
+    if !policies.is_empty() {
+        writeln!(f, "\nWhat checkers complained of")?;
+    }
+    for policy in policies {
+        for complaint in policy.complaints.iter().take(COMPLAINTS_MAX) {
+            writeln!(f, "{}: {}", policy.policy, harmless(complaint))?;
+        }
+        if let Some(more) = policy.complaints.len().checked_sub(COMPLAINTS_MAX + 1) {
+            writeln!(f, "{}: and {} more", policy.policy, more + 1)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_grid(f: &mut fmt::Formatter<'_>, grid: &Grid) -> fmt::Result {

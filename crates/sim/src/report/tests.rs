@@ -358,14 +358,15 @@ outage out: UDP payload";
     );
     let mut never = policy("quell");
     never.never_recovered = 1_000;
-    never.complaints = vec!["cap\u{1b}[2J".to_owned()];
+    never.complaints = vec!["cap\u{1b}[2J".to_owned(); 5];
     let text = Tables {
         outcome: &run(vec![never]),
         verdicts: &[],
     }
     .to_string();
     assert!(text.contains(" 1,000 never "), "{text}");
-    assert!(text.contains("\nquell: cap [2J\n"), "{text}");
+    let complaints = "\nWhat checkers complained of\nquell: cap [2J\nquell: cap [2J\nquell: cap [2J\nquell: and 2 more\n";
+    assert!(text.contains(complaints), "{text}");
 }
 
 #[test]

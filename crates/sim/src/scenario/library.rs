@@ -22,6 +22,7 @@ macro_rules! library {
 const LIBRARY: &[Named] = library![
     "quiet",
     "ack-blackout-one",
+    "ack-blackout-cold",
     "ack-blackout",
     "full-blackout",
     "asymmetric-up",
