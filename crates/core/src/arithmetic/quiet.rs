@@ -83,10 +83,7 @@ fn dials_within(time: Duration, config: &ClientConfig, exits: usize, origin: Ins
     let mut rng = SmallRng::seed_from_u64(0);
     let mut budget = DialBudget::new(&config.dials);
     let mut due: Vec<_> = (0..exits).map(|_| (origin, waits())).collect();
-    loop {
-        let Some((at, wait)) = due.iter_mut().min_by_key(|(at, _)| *at) else {
-            break;
-        };
+    while let Some((at, wait)) = due.iter_mut().min_by_key(|(at, _)| *at) {
         // Each turn moves one exit ahead by a dial's time or to the budget's next dial, both above zero.
         if at.saturating_duration_since(origin) >= time {
             break;
