@@ -323,10 +323,10 @@ mod tests {
     fn a_third_and_a_margin_are_agreement_and_one_more_is_not() {
         assert_eq!(wrong(|_| ()), Vec::<String>::new());
         for (bytes, agrees) in [
-            (11_807, false),
-            (11_808, true),
-            (53_192, true),
-            (53_193, false),
+            (17_951, false),
+            (17_952, true),
+            (47_048, true),
+            (47_049, false),
         ] {
             assert_eq!(
                 wrong(|c| c.outage.bytes_out = bytes).is_empty(),
