@@ -15,6 +15,7 @@
 //! given the [`Streams`] it may use.
 
 mod daemon;
+mod report_file;
 mod socket;
 pub mod stage;
 mod table;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verbs::{check, demo, drill, keygen, provide, pubkey, status, up, why};
+use verbs::{check, demo, drill, keygen, provide, pubkey, sim, status, up, why};
 
 /// What a run may read and write.
 pub struct Streams<'a> {
@@ -95,6 +96,7 @@ enum Verb {
     Drill(drill::Drill),
     Status(status::Status),
     Why(why::Why),
+    Sim(sim::Sim),
 }
 
 impl Verb {
@@ -109,6 +111,7 @@ impl Verb {
             Self::Drill(verb) => verb.run(streams),
             Self::Status(verb) => verb.run(streams),
             Self::Why(verb) => verb.run(streams),
+            Self::Sim(verb) => verb.run(streams),
         }
     }
 }

@@ -10,8 +10,8 @@
 //! - [`pair`]: clients and a provider of quell-core on such a path, driven from one wake-up to the next, with their books
 //!   checked after every step.
 //! - [`fleet`], [`scenario`], [`outcome`]: many clients, providers and backends through an outage, by any policy.
-//! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
 //! - [`report`]: what came of it, for people and programs.
+//! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
 //! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 

@@ -7,6 +7,7 @@ pub(crate) mod drill;
 pub(crate) mod keygen;
 pub(crate) mod provide;
 pub(crate) mod pubkey;
+pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod up;
 pub(crate) mod why;

@@ -35,6 +35,8 @@ pub struct Section<'a> {
     pub outcome: &'a Outcome,
     /// Which bounds held.
     pub verdicts: &'a [Verdict],
+    /// What the scenario shows, in a few sentences; empty: nobody said.
+    pub about: &'a str,
     /// The scenario as TOML, for who has only the page.
     pub scenario: &'a str,
 }
@@ -85,6 +87,9 @@ fn write_section(page: &mut String, number: usize, section: &Section<'_>) {
         time(outcome.duration_ms),
         outcome.seed
     );
+    if !section.about.is_empty() {
+        *page += &format!("<p>{}</p>\n", Text(section.about));
+    }
     write_grid(page, &grid::faults(outcome));
     write_grid(page, &grid::bounds(section.verdicts));
     let costs = grid::costs(outcome);

@@ -80,6 +80,7 @@ fn page_of(outcome: &Outcome, verdicts: &[Verdict]) -> String {
     let section = Section {
         outcome,
         verdicts,
+        about: "Why & what.",
         scenario: "name = \"a\" # <x>",
     };
     page(&[section], "quell sim run a --seed 7 && <echo>")
@@ -128,6 +129,7 @@ fn a_page_says_what_was_simulated_and_loads_nothing() {
         "a < b & \"c\". 1 client, 6 providers, 3.00 s of virtual time, seed 7.",
         "quell sim run a --seed 7 && <echo>",
         "Nothing & more.",
+        "Why & what.",
         "name = \"a\" # <x>",
     ] {
         assert!(whole.contains(words), "{words}");

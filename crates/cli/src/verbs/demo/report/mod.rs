@@ -12,9 +12,7 @@
 //! |---|---|
 //! | `plot` | bars over seconds, with faults shaded |
 //! | `page` | words and tables around the plots |
-//! | `file` | that the page can be written is known before the acts begin |
 
-mod file;
 mod page;
 mod plot;
 
@@ -23,7 +21,6 @@ use super::exits::{self, EXITS};
 use super::outage::Phase;
 use super::verdict;
 
-pub(super) use file::ReportFile;
 pub(super) use page::page;
 use plot::{Chart, Fault, Series};
 use quell_sim::report::Kind;
