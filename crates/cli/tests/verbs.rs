@@ -461,6 +461,28 @@ fn check_of_a_bad_file_ends_with_2_and_one_line() {
     assert!(said.err.contains("No such file"), "{}", said.err);
 }
 
+// drill
+
+#[test]
+fn drill_refuses_by_name_what_it_cannot_do() {
+    let refused = [
+        ("ack-blackout", "acks-lost: what acknowledges is encrypted"),
+        ("ack-blackout", "fleet.providers = 6: a drill has 1 to 3"),
+        ("fleet-outage", ": a drill has one"),
+        ("quiet", "nothing breaks in it"),
+        (
+            "no-such-thing",
+            "no-such-thing is no scenario's name, nor a file",
+        ),
+    ];
+    for (scenario, why) in refused {
+        let said = quell(&[&"drill", &scenario]);
+        assert_eq!(said.exit, Exit::Usage, "{scenario}: {}", said.err);
+        assert_one_error(&said);
+        assert!(said.err.contains(why), "{}", said.err);
+    }
+}
+
 // status
 
 #[test]

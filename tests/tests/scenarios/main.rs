@@ -17,6 +17,7 @@ mod carries;
 mod commands;
 mod cut;
 mod demo;
+mod drill;
 mod exits;
 mod failing;
 mod fairness;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         failing::trials(),
         fairness::trials(),
         demo::all_trials(),
+        drill::trials(),
         exits::trials(),
         families::trials(),
         hostile::trials(),

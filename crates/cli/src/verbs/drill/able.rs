@@ -76,6 +76,10 @@ pub(super) fn refusals(scenario: &Scenario) -> Vec<String> {
     for (key, is_set) in limits {
         refuse(is_set, format!("{key}: one client reaches no such limit"));
     }
+    refuse(
+        scenario.path.rate_bits_per_s.is_some() && fleet.providers > 1,
+        "path.rate_bits_per_s: each provider's relay would have a line of its own".to_owned(),
+    );
     for fault in &scenario.fault {
         if let Some(why) = refusal_of(&fault.kind) {
             refuse(true, format!("{}: {why}", fault.kind.name()));

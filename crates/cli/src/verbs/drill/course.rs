@@ -192,40 +192,45 @@ fn broken_at(scenario: &Scenario, t: Duration) -> Broken {
     for fault in scenario.fault.iter().filter(|fault| fault.acts_at(t)) {
         let members = fault.whom.members(fault.kind.count(&scenario.fleet));
         let befallen = |index: usize| u32::try_from(index).is_ok_and(|i| members.contains(i));
-        let is_first = befallen(0);
         for (_, exit) in (0..).zip(&mut broken.exits).filter(|(i, _)| befallen(*i)) {
-            match &fault.kind {
-                FaultKind::Blackhole { direction } => {
-                    exit.0 |= *direction != Direction::Down;
-                    exit.1 |= *direction != Direction::Up;
-                }
-                FaultKind::ProviderDeath => exit.2 = true,
-                _other => {}
+            if let FaultKind::Blackhole { direction } = &fault.kind {
+                exit.0 |= *direction != Direction::Down;
+                exit.1 |= *direction != Direction::Up;
+            }
+            exit.2 |= fault.kind == FaultKind::ProviderDeath;
+        }
+        if !befallen(0) {
+            continue;
+        }
+        if fault.kind == FaultKind::UplinkLoss {
+            // What leaves this machine meets nobody, whoever it is for.
+            for exit in &mut broken.exits {
+                (exit.0, exit.1) = (true, true);
             }
         }
-        match &fault.kind {
-            FaultKind::UplinkLoss if is_first => {
-                // What leaves this machine meets nobody, whoever it is for.
-                for exit in &mut broken.exits {
-                    (exit.0, exit.1) = (true, true);
-                }
-                broken.backend = Mode::Silent;
-            }
-            FaultKind::BackendRefuses if is_first => broken.backend = Mode::Refuses,
-            FaultKind::BackendSilent if is_first => broken.backend = Mode::Silent,
-            FaultKind::BackendSlow { answer_time } if is_first => {
-                broken.backend = Mode::Answers(*answer_time);
-            }
-            FaultKind::BackendUnavailable { retry_after } if is_first => {
-                broken.backend = Mode::Unavailable(*retry_after);
-            }
-            FaultKind::BackendFails { part } if is_first => {
-                broken.backend = Mode::Fails(*part, well);
-            }
-            _other => {}
-        }
+        broken.backend = backend_in(&fault.kind, well).unwrap_or(broken.backend);
     }
     broken
+}
+
+/// What the backend of a client does that such a fault befalls; `None`: what it did.
+fn backend_in(kind: &FaultKind, well: Duration) -> Option<Mode> {
+    match kind {
+        FaultKind::BackendSilent | FaultKind::UplinkLoss => Some(Mode::Silent),
+        FaultKind::BackendRefuses => Some(Mode::Refuses),
+        FaultKind::BackendSlow { answer_time } => Some(Mode::Answers(*answer_time)),
+        FaultKind::BackendUnavailable { retry_after } => Some(Mode::Unavailable(*retry_after)),
+        FaultKind::BackendFails { part } => Some(Mode::Fails(*part, well)),
+        FaultKind::Blackhole { .. }
+        | FaultKind::AcksLost
+        | FaultKind::DialsRefused
+        | FaultKind::ProviderDeath
+        | FaultKind::RollingRestart { .. }
+        | FaultKind::Suspend
+        | FaultKind::SharedNat
+        | FaultKind::BackendFailsOne { .. }
+        | FaultKind::ClockOff { .. } => None,
+    }
 }
 
 #[cfg(test)]

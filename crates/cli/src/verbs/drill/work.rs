@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A connection says its number first, so that a sink knows whose bytes it counts. One that breaks is followed by
-//! another a second later, as a person's program would do. Bytes of the ones that did not break must all arrive, each
+//! another half a second later, as a person's program would do; and a program that waits for answers gives a connection
+//! up when none has come for two seconds. What it gave up counts as broken. Bytes of the ones that did not break must all arrive, each
 //! once and in its place: the sink compares every byte with what belongs there.
 
 use std::collections::BTreeMap;
@@ -23,9 +24,13 @@ use quell_sim::scenario::Work;
 /// How often a thread that waits looks whether it is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a connection may take to stand.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
+const CONNECT_TIME: Duration = Duration::from_secs(2);
 /// How long a user waits before another connection.
-const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a user who is owed an answer waits for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a sink goes on reading when all is over.
+const LINGER_TIME: Duration = Duration::from_secs(5);
 /// Connections that a sink serves at a time.
 const CONNECTIONS_MAX: usize = 256;
 /// Headers of IP and TCP: a work's lengths are those of IP packets.
@@ -255,6 +260,8 @@ struct Open {
     stream: TcpStream,
     number: u64,
     sent: u64,
+    /// Since when an answer is owed.
+    owed_since: Option<Instant>,
 }
 
 impl User {
@@ -318,6 +325,7 @@ impl User {
             stream,
             number,
             sent: 0,
+            owed_since: None,
         };
         let said = self.write_all(&mut open.stream, &number.to_le_bytes(), |_| ());
         if said.is_err() {
@@ -341,7 +349,19 @@ impl User {
         });
         open.sent += sent;
         written?;
-        self.take_answers(&mut open.stream)
+        let now = Instant::now();
+        if self.course.answer_bytes > 0 {
+            open.owed_since.get_or_insert(now);
+        }
+        if self.take_answers(&mut open.stream)? {
+            open.owed_since = None;
+        }
+        match open.owed_since {
+            Some(since) if now.saturating_duration_since(since) > PATIENCE => {
+                Err(io::ErrorKind::TimedOut.into())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Writes all of it, however long that takes, unless told to end; `took` hears what the system took.
@@ -365,13 +385,15 @@ impl User {
         Ok(())
     }
 
-    fn take_answers(&self, stream: &mut TcpStream) -> io::Result<()> {
+    /// Whether any came.
+    fn take_answers(&self, stream: &mut TcpStream) -> io::Result<bool> {
         let mut buffer = [0; 4096];
+        let mut came = false;
         loop {
             match stream.read(&mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
-                Err(error) if is_timeout(&error) => return Ok(()),
+                Ok(_) => came = true,
+                Err(error) if is_timeout(&error) => return Ok(came),
                 Err(error) => return Err(error),
             }
         }
@@ -421,7 +443,7 @@ fn take(mut stream: TcpStream, course: Course, shared: &Shared) -> io::Result<()
     let mut ends_at: Option<Instant> = None;
     loop {
         if shared.is_stopped() {
-            let end = *ends_at.get_or_insert(Instant::now() + CONNECT_TIME);
+            let end = *ends_at.get_or_insert(Instant::now() + LINGER_TIME);
             if Instant::now() >= end {
                 return Ok(());
             }
