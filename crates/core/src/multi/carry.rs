@@ -159,7 +159,7 @@ impl Client {
             let path = self
                 .exits
                 .get_mut(exit.index())
-                .and_then(|of| of.path.as_mut());
+                .and_then(|of| of.path.as_deref_mut());
             let Some(packet) = path.and_then(|path| path.poll_received()) else {
                 break;
             };
@@ -306,7 +306,7 @@ impl Client {
 }
 
 fn of_path(exits: &[super::exit::Exit], exit: ExitId) -> Option<&crate::path::Path> {
-    exits.get(exit.index())?.path.as_ref()
+    exits.get(exit.index())?.path.as_deref()
 }
 
 /// The TCP segment of a packet, unless it is a later fragment or none.

@@ -375,7 +375,7 @@ impl Client {
     }
 
     fn main_path(&self) -> Option<&Path> {
-        self.main_exit()?.path.as_ref()
+        self.main_exit()?.path.as_deref()
     }
 
     // --- answers ---------------------------------------------------------
@@ -391,7 +391,7 @@ impl Client {
                 && (self.flows.flows_on(exit.id) > 0 || self.chooser.primary() == Some(exit.id))
         });
         let len = usize::from(self.mtu_max);
-        let full = |exit: &Exit| exit.path.as_ref().is_some_and(|path| path.is_full_for(len));
+        let full = |exit: &Exit| exit.path.as_deref().is_some_and(|path| path.is_full_for(len));
         match carrying.next() {
             Some(first) => !(full(first) && carrying.all(full)),
             None => !self.main_exit().is_some_and(full),
@@ -421,7 +421,7 @@ impl Client {
         self.now = now;
         let exit = self.main_exit().map(|exit| exit.id);
         let exit = exit.and_then(|exit| self.exits.get_mut(exit.index()));
-        match exit.and_then(|exit| exit.path.as_mut()) {
+        match exit.and_then(|exit| exit.path.as_deref_mut()) {
             Some(path) => path.send_message(message, now),
             None => Err(Backpressure::Ended),
         }
@@ -434,12 +434,12 @@ impl Client {
 
     /// A provider's next message, and whose it is. Taking it is what lets it send more.
     pub fn poll_message(&mut self) -> Option<(ExitId, Bytes)> {
-        let next = |exit: &mut Exit| Some((exit.id, exit.path.as_mut()?.poll_message()?));
+        let next = |exit: &mut Exit| Some((exit.id, exit.path.as_deref_mut()?.poll_message()?));
         self.exits.iter_mut().find_map(next)
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.exits.iter().filter_map(|exit| exit.path.as_ref())
+        self.exits.iter().filter_map(|exit| exit.path.as_deref())
     }
 
     // --- outputs and time ------------------------------------------------

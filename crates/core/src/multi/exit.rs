@@ -66,7 +66,8 @@ pub(super) struct Exit {
     pub(super) rng: SmallRng,
     pub(super) dial: Dial,
     decoder: ControlDecoder,
-    pub(super) path: Option<Path>,
+    /// Boxed: most exits of a catalog have none.
+    pub(super) path: Option<Box<Path>>,
     /// What names the session of the path.
     pub(super) held: Option<Held>,
     carrier: Option<CarrierFacts>,
@@ -290,7 +291,7 @@ impl Exit {
         };
         self.sessions += 1;
         self.held = Some(Held::new(welcome.session_id));
-        self.path = Some(self.open_path(welcome, now));
+        self.path = Some(Box::new(self.open_path(welcome, now)));
         self.progress_before = 0;
         self.on_up(now);
         Ok(())
@@ -383,13 +384,13 @@ impl Exit {
 
     /// The path, while a connection carries it.
     fn live_path(&mut self) -> Option<&mut Path> {
-        self.path.as_mut().filter(|path| !path.is_suspended())
+        self.path.as_deref_mut().filter(|path| !path.is_suspended())
     }
 
     /// QUIC refused the datagram that was handed to it last.
     pub(super) fn on_refused(&mut self, attempt: u64, now: Instant) {
         let current = attempt == self.dial.attempt();
-        if let Some(path) = self.path.as_mut().filter(|_| current) {
+        if let Some(path) = self.path.as_deref_mut().filter(|_| current) {
             path.on_refused(now);
         }
     }
@@ -420,7 +421,7 @@ impl Exit {
 
     /// The next datagram for the connection.
     pub(super) fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
-        let path = self.path.as_mut()?;
+        let path = self.path.as_deref_mut()?;
         let datagram = path.poll_datagram(now);
         let (exit, end) = (self.id, path.poll_messages_end());
         self.out
@@ -433,7 +434,7 @@ impl Exit {
     pub(super) fn poll_timeout(&self, is_wanted: bool) -> Option<(Instant, &'static str)> {
         let waits = matches!(self.dial.state(), State::Waiting { .. });
         let dial = self.dial.poll_timeout().filter(|_| is_wanted || !waits);
-        let path = self.path.as_ref().and_then(Path::poll_timeout);
+        let path = self.path.as_deref().and_then(Path::poll_timeout);
         [dial, path].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -478,30 +479,30 @@ impl Exit {
 
     /// Whether the session that is up has proved that it carries: an answer came.
     pub(super) fn is_proved(&self) -> bool {
-        let progress = self.path.as_ref().map_or(0, Path::progress);
+        let progress = self.path.as_deref().map_or(0, Path::progress);
         self.is_up() && progress > self.progress_before
     }
 
     /// Whether new flows are well here: up, proved, answering, and not about to stop.
     pub(super) fn is_usable(&self) -> bool {
-        let stalled = self.path.as_ref().is_some_and(Path::is_stalled);
+        let stalled = self.path.as_deref().is_some_and(Path::is_stalled);
         self.is_proved() && !stalled && !self.draining
     }
 
     /// Progress made so far over all of its paths, in no unit.
     pub(super) fn progress(&self) -> u64 {
-        self.progress_ended + self.path.as_ref().map_or(0, Path::progress)
+        self.progress_ended + self.path.as_deref().map_or(0, Path::progress)
     }
 
     /// Whether the carrier is to be looked at when something has left it.
     pub(super) fn awaits_departure(&self) -> bool {
-        self.path.as_ref().is_some_and(Path::awaits_departure)
+        self.path.as_deref().is_some_and(Path::awaits_departure)
     }
 
     /// Whether what is handed over must leave whatever the congestion window says:
     /// see [`Path::is_hushed`].
     pub(super) fn is_hushed(&self, now: Instant) -> bool {
-        self.path.as_ref().is_some_and(|path| path.is_hushed(now))
+        self.path.as_deref().is_some_and(|path| path.is_hushed(now))
     }
 
     /// A snapshot.
@@ -520,7 +521,7 @@ impl Exit {
             sessions: self.sessions,
             resumes: self.resumes,
             addresses: self.path.is_some().then_some(self.addresses),
-            path: self.path.as_ref().map(PathStatus::of),
+            path: self.path.as_deref().map(PathStatus::of),
             early_datagrams: self.early_datagrams,
             ended: self.ended,
             dial_gate: Some(self.dial.gate_status(now)),

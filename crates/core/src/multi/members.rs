@@ -87,7 +87,7 @@ impl Members {
 impl Client {
     /// Notices that an exit stalls, or answers again.
     pub(super) fn watch(&mut self, exit: ExitId, now: Instant) {
-        let path = self.exits.get(exit.index()).and_then(|of| of.path.as_ref());
+        let path = self.exits.get(exit.index()).and_then(|of| of.path.as_deref());
         let stalled = path.is_some_and(|path| path.is_stalled());
         let Some(member) = self.members.of(exit) else {
             return;
@@ -184,7 +184,7 @@ impl Client {
     }
 
     fn candidate(&self, exit: &Exit, now: Instant) -> Candidate {
-        let stalled = exit.path.as_ref().is_none_or(|path| path.is_stalled());
+        let stalled = exit.path.as_deref().is_none_or(|path| path.is_stalled());
         let standing = match (exit.is_usable(), exit.is_up() && !stalled) {
             (true, _) if self.window.is_avoided(exit.id) => Standing::Avoided,
             (true, _) => Standing::Usable,

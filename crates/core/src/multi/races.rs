@@ -90,7 +90,7 @@ impl Client {
         loop {
             let exits = &self.exits;
             let is_acked = |exit: ExitId, pack| {
-                let path = exits.get(exit.index()).and_then(|of| of.path.as_ref());
+                let path = exits.get(exit.index()).and_then(|of| of.path.as_deref());
                 path.is_some_and(|path: &Path| path.is_flow_pack_settled(pack))
             };
             let Some(key) = self.racer.poll_hedge(is_acked, now) else {

@@ -64,7 +64,7 @@ impl Client {
 
     /// What an exit says of itself, or what is seen of it from here.
     fn reason(&self, exit: &Exit, now: Instant) -> String {
-        let stalled = exit.path.as_ref().is_some_and(Path::is_stalled);
+        let stalled = exit.path.as_deref().is_some_and(Path::is_stalled);
         if stalled && self.guard.is_looping(exit.id, now) {
             return "no underlay: the only way to it leads through the tunnel itself".to_owned();
         }

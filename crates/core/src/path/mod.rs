@@ -110,7 +110,7 @@ pub struct Path {
     credit_asked_at: Option<Instant>,
     messages_end: Option<MessagesEnd>,
     messages_ended: bool,
-    slab: BytesMut,
+    slab: transmit::Slab,
     counters: Counters,
     drops: Drops,
     /// Since the last input all that could leave was taken.
@@ -171,7 +171,7 @@ impl Path {
             credit_asked_at: None,
             messages_end: None,
             messages_ended: false,
-            slab: BytesMut::new(),
+            slab: transmit::Slab::default(),
             counters: Counters::default(),
             drops: Drops::default(),
             drained: false,

@@ -15,7 +15,7 @@
 //! into packs or its sender is told, so one packet never blocks those behind it: a
 //! call yields a datagram, or nothing is left that could leave.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use quell_wire::frame::{self, Lane, LaneProbes, Ping, Pong};
@@ -28,9 +28,14 @@ use super::service::Class;
 use crate::health::path::Departed;
 use crate::send::Kind;
 
-/// Datagrams are cut out of buffers of this size: one allocation for some 45 of
-/// them, released when the last has left quinn.
-const SLAB_LEN: usize = 64 * 1024;
+/// Datagrams of a busy path are cut out of buffers of this size: one allocation for
+/// some 45 of them, released when the last has left quinn.
+const SLAB_LEN_MAX: usize = 64 * 1024;
+/// A path that hardly speaks has one of these: room for a dozen PINGs. A provider of
+/// thousands of idle sessions would hold a gigabyte otherwise.
+const SLAB_LEN_MIN: usize = 2 * 1024;
+/// A buffer that was used up sooner than this is followed by one of twice its size.
+const SLAB_TIME: Duration = Duration::from_millis(100);
 
 impl Path {
     /// The next datagram to hand to QUIC, while the carrier has room.
@@ -44,9 +49,9 @@ impl Path {
         }
         self.blocked = false;
         let limit = self.carrier.datagram_len_max();
-        self.slab.reserve_datagram(limit);
+        self.slab.reserve(limit, now);
         self.write_datagram(limit, now);
-        if self.slab.is_empty() {
+        if self.slab.bytes.is_empty() {
             self.drained = true;
             return None;
         }
@@ -65,19 +70,19 @@ impl Path {
         if std::mem::take(&mut self.resent) && !hushed {
             self.write_dgrams(limit, now);
         }
-        let before = self.slab.len();
+        let before = self.slab.bytes.len();
         let more = self.write_resends(limit, now);
-        self.resent = self.slab.len() > before;
+        self.resent = self.slab.bytes.len() > before;
         if !more && !hushed {
             self.write_new(limit, now);
         }
-        if !self.slab.is_empty() {
+        if !self.slab.bytes.is_empty() {
             self.write_ready_acks(limit, now);
         }
     }
 
     fn take_datagram(&mut self, now: Instant) -> Bytes {
-        let datagram = self.slab.split().freeze();
+        let datagram = self.slab.bytes.split().freeze();
         self.carrier.handed_over(datagram.len());
         self.departures.seal(datagram.len());
         self.counters.datagrams_sent += 1;
@@ -108,7 +113,7 @@ impl Path {
     }
 
     fn room(&self, limit: usize) -> usize {
-        limit.saturating_sub(self.slab.len())
+        limit.saturating_sub(self.slab.bytes.len())
     }
 
     fn write_acks(&mut self, limit: usize, now: Instant) {
@@ -121,8 +126,8 @@ impl Path {
             let room = self.room(limit).saturating_sub(reserved);
             let receive = &mut self.lanes.receive[lane.index()];
             if let Some(ack) = receive.poll_ack(room, now) {
-                ack.write(&mut self.slab);
-                self.departures.charge(Cause::Ack, self.slab.len());
+                ack.write(&mut self.slab.bytes);
+                self.departures.charge(Cause::Ack, self.slab.bytes.len());
             }
         }
     }
@@ -133,8 +138,8 @@ impl Path {
             let room = self.room(limit);
             let receive = &mut self.lanes.receive[lane.index()];
             if let Some(ack) = receive.piggyback_ack(room, now) {
-                ack.write(&mut self.slab);
-                self.departures.charge(Cause::Ack, self.slab.len());
+                ack.write(&mut self.slab.bytes);
+                self.departures.charge(Cause::Ack, self.slab.bytes.len());
             }
         }
     }
@@ -144,8 +149,8 @@ impl Path {
             let Some(nonce) = self.liveness.poll_pong() else {
                 return;
             };
-            Pong { nonce }.write(&mut self.slab);
-            self.departures.charge(Cause::Ping, self.slab.len());
+            Pong { nonce }.write(&mut self.slab.bytes);
+            self.departures.charge(Cause::Ping, self.slab.bytes.len());
         }
     }
 
@@ -165,16 +170,16 @@ impl Path {
             }
         }
         self.departures.note(Handed::Ping);
-        Ping { nonce, lanes }.write(&mut self.slab);
-        self.departures.charge(Cause::Ping, self.slab.len());
+        Ping { nonce, lanes }.write(&mut self.slab.bytes);
+        self.departures.charge(Cause::Ping, self.slab.bytes.len());
     }
 
     fn write_skips(&mut self, limit: usize, now: Instant) {
         for lane in Lane::ALL {
             let room = self.room(limit);
             if let Some(skip) = self.lanes.send[lane.index()].poll_skip(room, now) {
-                skip.write(&mut self.slab);
-                self.departures.charge(Cause::Ack, self.slab.len());
+                skip.write(&mut self.slab.bytes);
+                self.departures.charge(Cause::Ack, self.slab.bytes.len());
             }
         }
     }
@@ -213,7 +218,7 @@ impl Path {
             let Some(class) = self.turns.next(heads) else {
                 break;
             };
-            let before = self.slab.len();
+            let before = self.slab.bytes.len();
             let written = match class {
                 Class::Message => self.write_pack(Lane::MESSAGE, limit, now),
                 Class::Flow => self.write_pack(Lane::FLOW, limit, now),
@@ -228,7 +233,7 @@ impl Path {
             if !written {
                 break;
             }
-            self.turns.served(class, self.slab.len() - before);
+            self.turns.served(class, self.slab.bytes.len() - before);
         }
         if packets > 0 {
             self.departures.note(Handed::Dgrams(packets, bytes));
@@ -240,14 +245,14 @@ impl Path {
         let Some(transmit) = self.lanes.send[lane.index()].poll_transmit(room, now) else {
             return false;
         };
-        transmit.pack.write(&mut self.slab);
+        transmit.pack.write(&mut self.slab.bytes);
         let (kind, tx) = (transmit.kind, transmit.pack.tx);
         let bytes = transmit.pack.data.len();
         let (departs_as, cause) = match kind {
             Kind::First => (Departed::Pack, Cause::FirstSend),
             Kind::Evidence | Kind::Silence => (Departed::Resend, Cause::Resend),
         };
-        self.departures.charge(cause, self.slab.len());
+        self.departures.charge(cause, self.slab.bytes.len());
         self.lanes.on_handed_over(lane, kind, bytes);
         self.departures.note(Handed::Tx(lane, tx, departs_as));
         true
@@ -273,8 +278,8 @@ impl Path {
             return None;
         }
         let packet = self.queue.pop()?;
-        frame::write_dgram(&mut self.slab, &packet);
-        self.departures.charge(Cause::FirstSend, self.slab.len());
+        frame::write_dgram(&mut self.slab.bytes, &packet);
+        self.departures.charge(Cause::FirstSend, self.slab.bytes.len());
         self.counters.sent += 1;
         self.counters.sent_bytes += packet.len() as u64;
         self.remember_large(packet);
@@ -314,15 +319,37 @@ impl Path {
     }
 }
 
-/// Room for one datagram in the current slab, or a fresh slab.
-trait ReserveDatagram {
-    fn reserve_datagram(&mut self, len: usize);
+/// The buffer that datagrams are cut out of, sized by how fast it is used up.
+#[derive(Debug)]
+pub(super) struct Slab {
+    bytes: BytesMut,
+    len: usize,
+    since: Option<Instant>,
 }
 
-impl ReserveDatagram for BytesMut {
-    fn reserve_datagram(&mut self, len: usize) {
-        if self.capacity() < len {
-            *self = Self::with_capacity(SLAB_LEN.max(len));
+impl Default for Slab {
+    fn default() -> Self {
+        Self {
+            bytes: BytesMut::new(),
+            len: SLAB_LEN_MIN,
+            since: None,
         }
+    }
+}
+
+impl Slab {
+    /// Makes room for one datagram of `len` bytes: in the current buffer, or in a fresh one.
+    fn reserve(&mut self, len: usize, now: Instant) {
+        if self.bytes.capacity() >= len {
+            return;
+        }
+        let is_busy = |since| now.saturating_duration_since(since) < SLAB_TIME;
+        self.len = if self.since.is_some_and(is_busy) {
+            (2 * self.len).min(SLAB_LEN_MAX)
+        } else {
+            SLAB_LEN_MIN
+        };
+        self.since = Some(now);
+        self.bytes = BytesMut::with_capacity(self.len.max(len));
     }
 }

@@ -141,6 +141,6 @@ impl Provider {
                 ..status
             }
         };
-        self.sessions.iter().map(status).collect()
+        self.sessions.iter().map(|(id, session)| status((id, session))).collect()
     }
 }

@@ -76,7 +76,8 @@ pub struct Provider {
     budget: ProcessBudget,
     rng: SmallRng,
     next_id: u64,
-    sessions: BTreeMap<SessionId, Session>,
+    /// Boxed: a map moves what is in it, and sessions are large.
+    sessions: BTreeMap<SessionId, Box<Session>>,
     by_key: HashMap<PublicKey, SessionId>,
     by_host: HashMap<u32, SessionId>,
     ready: VecDeque<SessionId>,
@@ -207,8 +208,12 @@ impl Provider {
         let rules = Arc::clone(&self.rules);
         let guard = EgressGuard::new(rules, &self.config.egress_rules, self.pool.gateway());
         let session = Session::new(&self.config, (key, client), self.mtu_max, draws, guard, now);
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Box::new(session));
         Ok(id)
+    }
+
+    fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id).map(Box::as_ref)
     }
 
     fn refuse(&mut self, code: ErrorCode, words: String) -> Violation {
@@ -253,7 +258,7 @@ impl Provider {
             return;
         };
         let older = self.by_key.insert(key, id);
-        let tokens = older.and_then(|older| self.sessions.get(&older).map(Session::tokens));
+        let tokens = older.and_then(|older| self.session(older).map(Session::tokens));
         let tokens = tokens.or_else(|| self.tokens.remove(&key));
         if let Some(older) = older {
             self.fence(older);
@@ -331,7 +336,7 @@ impl Provider {
     /// window says: see [`crate::path::Path::is_hushed`].
     pub fn is_hushed(&self, id: SessionId, now: Instant) -> bool {
         let hushed = |session: &Session| session.is_up() && session.path_ref().is_hushed(now);
-        self.sessions.get(&id).is_some_and(hushed)
+        self.session(id).is_some_and(hushed)
     }
 
     /// Takes a message for the session's client, of at most half the window.
@@ -345,7 +350,7 @@ impl Provider {
         message: &[u8],
         now: Instant,
     ) -> Result<(), Backpressure> {
-        let lives = |session: &&mut Session| session.is_up() || session.is_suspended();
+        let lives = |session: &&mut Box<Session>| session.is_up() || session.is_suspended();
         let session = self.sessions.get_mut(&id).filter(lives);
         let session = session.ok_or(Backpressure::Ended)?;
         session.path().send_message(message, now)
@@ -364,7 +369,7 @@ impl Provider {
     /// Whether [`Provider::poll_message`] would yield one.
     pub fn has_message(&self, id: SessionId) -> bool {
         let has = |session: &Session| session.path_ref().has_message();
-        self.sessions.get(&id).is_some_and(has)
+        self.session(id).is_some_and(has)
     }
 
     /// The next message of the session's client. Taking it is what lets it send more.
@@ -421,7 +426,7 @@ impl Provider {
     /// Whether the session's carrier is to be looked at when something has left it.
     pub fn awaits_departure(&self, id: SessionId) -> bool {
         let awaits = Session::awaits_departure;
-        self.sessions.get(&id).is_some_and(awaits)
+        self.session(id).is_some_and(awaits)
     }
 
     /// When to call [`Provider::handle_timeout`] for the session, and why.

@@ -9,7 +9,6 @@ use super::{Asked, EgressCounters, Explanation, HostAddresses, RuleSet};
 use crate::config::{ConfigError, EgressRulesConfig};
 use crate::drops::DropReason;
 use crate::provider::Provider;
-use crate::provider::session::Session;
 
 use super::class::Class;
 
@@ -37,7 +36,7 @@ impl Provider {
     pub fn explain(&self, asked: &Asked) -> Explanation {
         let mut denied = self.egress_counters().denied;
         // These are dropped before the rules are asked: nobody has such an address.
-        let sessions = self.sessions.values().map(Session::received_drops);
+        let sessions = self.sessions.values().map(|of| of.received_drops());
         let unjudged = sessions.chain([self.ended_received_drops]);
         let unjudged: u64 = unjudged.map(|drops| drops[DropReason::NotUnicast]).sum();
         denied.add(Class::NotUnicast, unjudged);
@@ -46,7 +45,7 @@ impl Provider {
 
     pub(in crate::provider) fn egress_counters(&self) -> EgressCounters {
         let mut sum = self.ended_egress;
-        let sessions = self.sessions.values().map(Session::egress_counters);
+        let sessions = self.sessions.values().map(|of| of.egress_counters());
         sessions.for_each(|counters| sum += counters);
         sum
     }
