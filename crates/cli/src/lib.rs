@@ -15,6 +15,7 @@
 //! given the [`Streams`] it may use.
 
 mod daemon;
+mod report_file;
 mod socket;
 pub mod stage;
 mod table;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verbs::{check, demo, keygen, provide, pubkey, status, up, why};
+use verbs::{check, demo, keygen, provide, pubkey, sim, status, up, why};
 
 /// What a run may read and write.
 pub struct Streams<'a> {
@@ -94,6 +95,7 @@ enum Verb {
     Check(check::Check),
     Status(status::Status),
     Why(why::Why),
+    Sim(sim::Sim),
 }
 
 impl Verb {
@@ -107,6 +109,7 @@ impl Verb {
             Self::Check(verb) => verb.run(streams),
             Self::Status(verb) => verb.run(streams),
             Self::Why(verb) => verb.run(streams),
+            Self::Sim(verb) => verb.run(streams),
         }
     }
 }

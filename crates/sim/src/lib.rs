@@ -10,6 +10,7 @@
 //! - [`pair`]: clients and a provider of quell-core on such a path, driven from one wake-up to the next, with their books
 //!   checked after every step.
 //! - [`fleet`], [`scenario`], [`outcome`]: many clients, providers and backends through an outage, by any policy.
+//! - [`report`]: what came of it, for people and programs.
 //! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
 //! - [`check`], [`swarm`]: what must hold in every run of quell's, and random scenarios in which it is seen to hold.
 //! - [`mutant`]: quell broken in one way each, which a checker must notice.
@@ -26,5 +27,6 @@ pub mod mutant;
 pub mod outcome;
 pub mod pair;
 pub mod policy;
+pub mod report;
 pub mod scenario;
 pub mod swarm;

@@ -4,16 +4,23 @@
 //! |---|---|
 //! | `quell` | the core that production runs, as configured |
 //! | `quell-no-…`, `quell-race-all` | the same less one mechanism: see [`quell::Ablation`] |
+//! | `upstream-…`, `report-…` | what it is compared with: see [`baseline`] |
 //!
-//! A policy is a type that implements [`crate::fleet::node::Policy`]; a new one is a row of [`POLICIES`].
+//! A policy is a type that implements [`crate::fleet::node::Policy`]; a new one is a row here.
 
+pub mod baseline;
 pub mod quell;
+pub mod report_claim;
+pub mod report_fix;
+pub mod upstream_2026_05;
+pub mod upstream_2026_08;
 
 use std::time::Duration;
 
 use crate::fleet::{self, Options, SimError};
 use crate::outcome::PolicyOutcome;
 use crate::scenario::Scenario;
+use baseline::Baseline;
 use quell::{Ablation, Quell};
 
 /// One row: how a policy of this name runs.
@@ -56,9 +63,31 @@ quells! {
     "quell-no-probe-gate" ProbeGate "the backend is asked each second, whatever its health";
 }
 
+macro_rules! baselines {
+    ($($name:literal $rules:path, $summary:literal;)+) => {
+        /// What quell is compared with.
+        const BASELINES: &[PolicyName] = &[$(PolicyName {
+            name: $name,
+            summary: $summary,
+            run: |name, scenario, options, progress| {
+                let policy = Baseline::new(&$rules);
+                fleet::run_with(scenario, (name, &policy), options, progress)
+            },
+        }),+];
+    };
+}
+
+baselines! {
+    "upstream-2026-05" upstream_2026_05::RULES, "the system of the outage report, May 2026";
+    "upstream-2026-08" upstream_2026_08::RULES, "the same, August 2026: resends double up to 8 s";
+    "upstream-2026-08-unreliable" upstream_2026_08::UNRELIABLE_RULES, "the same over a carrier that repeats nothing itself";
+    "report-claim" report_claim::RULES, "as the outage report describes it: a resend each 100 ms for a minute";
+    "report-fix" report_fix::RULES, "as the outage report would mend it: 16 resends at most, doubling";
+}
+
 /// All policies, in the order in which tables show them.
 pub fn policies() -> impl Iterator<Item = &'static PolicyName> {
-    QUELLS.iter()
+    QUELLS.iter().chain(BASELINES)
 }
 
 /// Runs the policy of this name. See [`fleet::run`].

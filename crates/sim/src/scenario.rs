@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use library::{Named, library, named};
+pub use library::{Named, about, library, named};
 pub use read::{ScenarioError, TEXT_BYTES_MAX};
 pub use timeline::Members;
 

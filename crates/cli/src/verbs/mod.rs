@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod keygen;
 pub(crate) mod provide;
 pub(crate) mod pubkey;
+pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod up;
 pub(crate) mod why;

@@ -179,8 +179,8 @@ fn spans(fault: &Fault) -> Vec<(u64, u64)> {
 
 /// When anything is broken: from and until, joined where they touch.
 pub(crate) fn broken(scenario: &Scenario) -> Vec<(u64, u64)> {
-    let faults = scenario.fault.iter();
-    let mut all: Vec<_> = faults.map(|f| (ns(f.at), ns(f.until))).collect();
+    let faults = scenario.outages();
+    let mut all: Vec<_> = faults.map(|f| (ns(f.at), ns(f.healed_at()))).collect();
     all.sort_unstable();
     let mut joined: Vec<(u64, u64)> = Vec::new();
     for (from, until) in all {

@@ -22,6 +22,7 @@ macro_rules! library {
 const LIBRARY: &[Named] = library![
     "quiet",
     "ack-blackout-one",
+    "ack-blackout-cold",
     "ack-blackout",
     "full-blackout",
     "asymmetric-up",
@@ -53,4 +54,12 @@ pub fn library() -> &'static [Named] {
 #[must_use]
 pub fn named(name: &str) -> Option<Named> {
     LIBRARY.iter().find(|named| named.name == name).copied()
+}
+
+/// What a scenario's text says of itself: its first comment, as one line.
+#[must_use]
+pub fn about(text: &str) -> String {
+    let lines = text.lines().map_while(|line| line.strip_prefix('#'));
+    let words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
+    words.join(" ")
 }

@@ -88,19 +88,26 @@ impl Bounds {
         table.insert(key.to_owned(), value);
         let one = bounds(Keys::new("", table))?;
         one.check("")?;
-        macro_rules! take {
-            ($($name:ident),*) => { $(self.$name = one.$name.or(self.$name);)* };
-        }
-        take!(
-            max_sends_of_one_pack,
-            recovery_max_ms,
-            outage_bytes_max,
-            backend_peak_over_steady_max,
-            provider_dials_per_s_max,
-            lost_items_max,
-            providers_fallen_max
-        );
+        *self = one.or(self);
         Ok(())
+    }
+
+    /// These bounds, and of those that are not set, the ones of `other`.
+    #[must_use]
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            max_sends_of_one_pack: self.max_sends_of_one_pack.or(other.max_sends_of_one_pack),
+            recovery_max_ms: self.recovery_max_ms.or(other.recovery_max_ms),
+            outage_bytes_max: self.outage_bytes_max.or(other.outage_bytes_max),
+            backend_peak_over_steady_max: self
+                .backend_peak_over_steady_max
+                .or(other.backend_peak_over_steady_max),
+            provider_dials_per_s_max: self
+                .provider_dials_per_s_max
+                .or(other.provider_dials_per_s_max),
+            lost_items_max: self.lost_items_max.or(other.lost_items_max),
+            providers_fallen_max: self.providers_fallen_max.or(other.providers_fallen_max),
+        }
     }
 }
 

@@ -54,7 +54,7 @@ fn the_library_is_read_and_each_says_what_it_shows() {
     for Named { name, text } in library() {
         let scenario = Scenario::from_toml(text).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(&scenario.name, name);
-        assert!(text.starts_with("# "), "{name} says what it shows");
+        assert!(about(text).len() > 80, "{name} says what it shows");
         assert!(
             scenario.fault.is_empty() || scenario.healed_at() < scenario.duration,
             "{name} sees to what recovers"
@@ -66,6 +66,12 @@ fn the_library_is_read_and_each_says_what_it_shows() {
     assert_eq!(names.len(), library().len());
     assert_eq!(named("quiet").map(|named| named.name), Some("quiet"));
     assert_eq!(named("no-such"), None);
+}
+
+#[test]
+fn a_text_says_what_it_is_about_before_its_first_key() {
+    assert_eq!(about("# a  b\n#\n#c\nx = 1\n# d"), "a b c");
+    assert_eq!(about("x = 1\n# d"), "");
 }
 
 #[test]

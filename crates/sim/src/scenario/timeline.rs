@@ -36,7 +36,7 @@ impl Scenario {
     }
 
     /// Faults that are one: sharing an address is a circumstance, in which nothing is broken.
-    fn outages(&self) -> impl Iterator<Item = &Fault> {
+    pub fn outages(&self) -> impl Iterator<Item = &Fault> {
         let faults = self.fault.iter();
         faults.filter(|fault| !matches!(fault.kind, FaultKind::SharedNat))
     }

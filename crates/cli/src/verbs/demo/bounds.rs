@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::text::grouped;
+use quell_sim::report::grouped;
 
 /// A figure and the most that it may be.
 #[derive(Debug, Clone, Copy)]

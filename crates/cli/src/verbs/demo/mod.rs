@@ -51,10 +51,10 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::report_file::ReportFile;
 use crate::{Failure, Streams};
 use bounds::Bound;
 use local::Serve;
-use report::ReportFile;
 use verdict::Figures;
 
 /// Inner packets above this size cross whole once the path's MTU is found, in bytes.
@@ -62,6 +62,9 @@ const FULL_SIZE: u64 = 1_390;
 
 /// The report's file unless another is named.
 const REPORT: &str = "quell-demo.html";
+
+/// What to do where the report cannot be written.
+const REPORT_HINT: &str = "`--report FILE` names another place, `--no-report` does without";
 
 /// Run real tunnels on this machine, cut the wire under load, and let exits go
 ///
@@ -119,7 +122,8 @@ impl Demo {
             tun::check()?;
         }
         // Found out before the acts, not after them.
-        let report = self.report_path().map(ReportFile::open).transpose()?;
+        let open = |path| ReportFile::open(path, REPORT_HINT);
+        let report = self.report_path().map(open).transpose()?;
         let folder = own_folder()?;
         signals::remove_and_exit(folder.path().to_owned())?;
         let talk: &mut dyn Write = match self.json {

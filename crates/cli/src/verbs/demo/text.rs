@@ -5,6 +5,7 @@
 //! load is 125,000 bytes, what was held back during the cut may come at once, and
 //! a wire without a limit may carry some megabytes.
 
+use quell_sim::report::grouped;
 use serde_json::Value;
 
 use super::outage::{Phase, STEADY_S, Sample};
@@ -57,19 +58,6 @@ pub(super) fn tunnel(status: &Value) -> String {
     )
 }
 
-/// Digits in groups of three.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A list on indented lines, as many items on each as fit.
 pub(super) fn wrapped(items: &[String]) -> String {
     let mut lines: Vec<String> = Vec::new();
@@ -89,12 +77,6 @@ pub(super) fn wrapped(items: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn digits_stand_in_groups_of_three() {
-        let texts = [0, 999, 1_000, 49_152, 1_234_567].map(grouped);
-        assert_eq!(texts, ["0", "999", "1,000", "49,152", "1,234,567"]);
-    }
 
     #[test]
     fn a_list_is_broken_where_a_terminal_ends() {

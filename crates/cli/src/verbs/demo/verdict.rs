@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use quell_sim::report::grouped;
 use serde_json::{Value, json};
 
 use super::Ends;
@@ -18,7 +19,7 @@ use super::books::Books;
 use super::bounds::{Bound, Table, bound, ms};
 use super::outage::{CAUSES, Outage, Second};
 use super::quiet::Quiet;
-use super::text::{grouped, wrapped};
+use super::text::wrapped;
 
 /// What a run of the demo measured.
 #[derive(Debug, Clone)]

@@ -303,7 +303,7 @@ fn line(second: u64, what: &str, moved: Tally) -> String {
     for answers in moved.answers {
         line += &format!("{answers:>8}");
     }
-    let bytes = super::text::grouped(moved.stream_bytes);
+    let bytes = quell_sim::report::grouped(moved.stream_bytes);
     line + &format!("{:>8}{bytes:>22}\n", moved.failed)
 }
 

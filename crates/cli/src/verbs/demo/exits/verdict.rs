@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::super::books::Books;
 use super::super::bounds::{Bound, Table, bound, ms};
-use super::super::text::grouped;
 use super::crowd::Crowd;
 use super::{EXITS, Second};
+use quell_sim::report::grouped;
 
 const NEW_CONNECTION_MS_MAX: u64 = 4_000;
 const STREAM_RESUMED_MS_MAX: u64 = 20_000;

@@ -20,10 +20,10 @@ use tempfile::TempDir;
 
 use super::super::exits::{EXITS, main_exit};
 use super::super::signals;
-use super::super::text::grouped;
 use super::plan::Wanted;
 use super::stage::{Stage, WORLD};
 use crate::Failure;
+use quell_sim::report::grouped;
 
 /// How often the client is asked what has changed: a line this often is easily read.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);

@@ -11,24 +11,19 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `plot` | bars over seconds, with faults shaded |
-//! | `scale` | how high a figure is, and which figures have a line |
 //! | `page` | words and tables around the plots |
-//! | `file` | that the page can be written is known before the acts begin |
 
-mod file;
 mod page;
 mod plot;
-mod scale;
 
 use super::bounds::Bound;
 use super::exits::{self, EXITS};
 use super::outage::Phase;
 use super::verdict;
 
-pub(super) use file::ReportFile;
 pub(super) use page::page;
 use plot::{Chart, Fault, Series};
-use scale::Kind;
+use quell_sim::report::Kind;
 
 /// An act's part of the page.
 pub(super) struct Section {

@@ -1,12 +1,11 @@
 //! The page around the plots. It is HTML that is well-formed XML, too, so that a test can read it.
 
-use std::fmt::{self, Display, Write as _};
 use std::time::SystemTime;
 
 use super::super::bounds::{Bound, broken};
-use super::super::text::grouped;
 use super::Section;
 use super::plot::{Chart, Svg};
+use quell_sim::report::{Text, grouped};
 
 /// Colours of light and dark, of which the figures' are told apart by who sees few (after Okabe and Ito).
 const STYLE: &str = "\
@@ -24,28 +23,6 @@ figure{margin:0}svg{display:block;width:100%;height:auto}svg text{font:12px syst
 caption{text-align:left;font-weight:600;padding:.5rem 0}th,td{padding:.25rem .6rem;border-bottom:1px solid var(--rule);text-align:right}\
 th:first-child,td:first-child{text-align:left;padding-left:0}thead th{vertical-align:bottom}tbody th{font-weight:400}\
 .ok{color:var(--ok)}.bad{color:var(--bad);font-weight:700}summary{cursor:pointer;padding:.5rem 0}.soft{color:var(--soft)}";
-
-/// Text that may hold anything.
-pub(super) struct Text<'a>(pub(super) &'a str);
-
-impl Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for char in self.0.chars() {
-            match char {
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '&' => f.write_str("&amp;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                // No control character but these may stand in XML.
-                '\t' | '\n' => f.write_char(char)?,
-                _ if char.is_control() => f.write_char('\u{fffd}')?,
-                _ => f.write_char(char)?,
-            }
-        }
-        Ok(())
-    }
-}
 
 /// The whole page.
 pub(in super::super) fn page(is_tun: bool, sections: &[Section]) -> String {

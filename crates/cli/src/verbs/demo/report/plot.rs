@@ -6,9 +6,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::super::text::grouped;
-use super::page::Text;
-use super::scale::{Kind, Scale};
+use quell_sim::report::{Kind, Scale, Text, grouped};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 220.0;

@@ -166,15 +166,6 @@ fn bars_of_a_second_stand_on_each_other() {
 }
 
 #[test]
-fn no_text_becomes_an_element() {
-    let text = page::Text("<a href=\"x\" class='y'>&\u{1b}[0m\n").to_string();
-    assert_eq!(
-        text,
-        "&lt;a href=&quot;x&quot; class=&#39;y&#39;&gt;&amp;\u{fffd}[0m\n"
-    );
-}
-
-#[test]
 fn seconds_with_one_fault_are_one_span() {
     let names = [None, Some("a"), Some("a"), Some("b"), None, Some("b")];
     let spans = faults(names.iter().map(|name| name.map(str::to_owned)));

@@ -1,6 +1,6 @@
-//! The page's file: that it can be written is known before the acts begin.
+//! A page's file: that it can be written is known before what it reports begins.
 //!
-//! A minute of acts whose page then has nowhere to go would be a minute lost. So the folder is tried with a file
+//! A minute of work whose page then has nowhere to go would be a minute lost. So the folder is tried with a file
 //! without a name, which holds the room for the page meanwhile and vanishes with the process however that ends.
 //! At the end the page is written beside the target and takes its name at once: whoever opens the file sees the
 //! old page or the new one.
@@ -13,14 +13,15 @@ use anyhow::{Context as _, anyhow};
 
 use crate::Failure;
 
-/// Room that is kept for the page, in bytes: several times what both acts of the longest outage take.
+/// Room that is kept for the page, in bytes: several times what a usual one takes.
 const ROOM_BYTES: usize = 256 * 1024;
 
 /// Where the page is going to be.
 #[derive(Debug)]
-pub(in super::super) struct ReportFile {
+pub(crate) struct ReportFile {
     path: PathBuf,
     way: Way,
+    hint: &'static str,
 }
 
 #[derive(Debug)]
@@ -36,23 +37,23 @@ enum Way {
 }
 
 impl ReportFile {
-    /// Makes sure that a page can be written to `path`, and keeps the room for it.
+    /// Makes sure that a page can be written to `path`, and keeps the room for it. `hint` tells who is refused what to do.
     ///
     /// # Errors
     /// It cannot, and why.
-    pub(in super::super) fn open(path: PathBuf) -> Result<Self, Failure> {
-        let way = Way::find(&path).map_err(|error| cannot_write(&path, error))?;
-        Ok(Self { path, way })
+    pub(crate) fn open(path: PathBuf, hint: &'static str) -> Result<Self, Failure> {
+        let way = Way::find(&path).map_err(|error| cannot_write(&path, hint, error))?;
+        Ok(Self { path, way, hint })
     }
 
     /// Writes the page, and says where it is.
     ///
     /// # Errors
     /// It could not be written, such as to a disk that others have filled meanwhile.
-    pub(in super::super) fn write(self, page: &str) -> Result<PathBuf, Failure> {
-        let Self { path, way } = self;
+    pub(crate) fn write(self, page: &str) -> Result<PathBuf, Failure> {
+        let Self { path, way, hint } = self;
         way.write(&path, page.as_bytes())
-            .map_err(|error| cannot_write(&path, error))?;
+            .map_err(|error| cannot_write(&path, hint, error))?;
         Ok(path)
     }
 }
@@ -93,7 +94,7 @@ impl Way {
                     false => folder,
                 };
                 let mut file = tempfile::Builder::new()
-                    .prefix(".quell-demo-")
+                    .prefix(".quell-page-")
                     .permissions(mode(path))
                     .tempfile_in(folder)?;
                 file.write_all(page)?;
@@ -115,11 +116,8 @@ fn mode(path: &Path) -> fs::Permissions {
     )
 }
 
-fn cannot_write(path: &Path, error: io::Error) -> Failure {
-    let words = format!(
-        "cannot write the page to {}; `--report FILE` names another place, `--no-report` does without",
-        path.display()
-    );
+fn cannot_write(path: &Path, hint: &str, error: io::Error) -> Failure {
+    let words = format!("cannot write the page to {}; {hint}", path.display());
     let failed: Result<(), _> = Err(error).context(words);
     Failure::Failed(failed.err().unwrap_or_else(|| anyhow!("no page")))
 }
@@ -131,6 +129,8 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
+
+    const HINT: &str = "`--elsewhere` names another place";
 
     fn words(failure: Failure) -> String {
         let (Failure::Failed(error) | Failure::Usage(error)) = failure;
@@ -149,7 +149,7 @@ mod tests {
     fn nothing_is_seen_before_the_page_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
-        let report = ReportFile::open(path.clone()).unwrap();
+        let report = ReportFile::open(path.clone(), HINT).unwrap();
         assert_eq!(names(folder.path()), [""; 0]);
         assert_eq!(report.write("<p/>").unwrap(), path);
         assert_eq!(fs::read_to_string(&path).unwrap(), "<p/>");
@@ -165,7 +165,7 @@ mod tests {
         fs::write(&path, "old and longer").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         symlink("page", &link).unwrap();
-        ReportFile::open(link.clone())
+        ReportFile::open(link.clone(), HINT)
             .unwrap()
             .write("new")
             .unwrap();
@@ -178,23 +178,26 @@ mod tests {
     #[test]
     fn a_place_that_cannot_be_written_is_refused_before_anything_is_played() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = |path: PathBuf| words(ReportFile::open(path).unwrap_err());
+        let refused = |path: PathBuf| words(ReportFile::open(path, HINT).unwrap_err());
         let directory = refused(folder.path().to_owned());
-        assert!(directory.contains("--no-report") && directory.contains("directory"));
+        assert!(directory.contains("--elsewhere") && directory.contains("directory"));
         assert!(refused(folder.path().join("none/page")).contains("No such file"));
     }
 
     #[test]
     fn a_device_is_written_to_and_stays_one() {
         let path = PathBuf::from("/dev/null");
-        ReportFile::open(path.clone()).unwrap().write("x").unwrap();
+        ReportFile::open(path.clone(), HINT)
+            .unwrap()
+            .write("x")
+            .unwrap();
         assert!(!fs::metadata(path).unwrap().is_file());
     }
 
     #[test]
     fn a_full_disk_is_named() {
         let path = PathBuf::from("/dev/full");
-        let report = ReportFile::open(path).unwrap();
+        let report = ReportFile::open(path, HINT).unwrap();
         let words = words(report.write("x").unwrap_err());
         assert!(words.contains("/dev/full") && words.contains("No space left"));
     }

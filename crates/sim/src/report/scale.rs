@@ -11,23 +11,34 @@ const DECADES_MIN: u32 = 3;
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// Twice as high is twice as much.
     Linear,
+    /// A step up is ten times as much.
     Log,
 }
 
 /// From 0 to a figure that none exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scale {
+pub enum Scale {
     /// Lines at each multiple of `step` up to `step * steps`.
-    Linear { step: u64, steps: u64 },
+    Linear {
+        /// From one line to the next.
+        step: u64,
+        /// How many of them.
+        steps: u64,
+    },
     /// Lines at 1, 10, … up to 10 to the power of `decades`.
-    Log { decades: u32 },
+    Log {
+        /// How many lines above 1.
+        decades: u32,
+    },
 }
 
 impl Scale {
     /// One that `max` fits.
-    pub(super) fn new(kind: Kind, max: u64) -> Self {
+    #[must_use]
+    pub fn new(kind: Kind, max: u64) -> Self {
         match kind {
             Kind::Linear => {
                 let step = round_up(max.div_ceil(LINES_MAX).max(1));
@@ -46,7 +57,8 @@ impl Scale {
     }
 
     /// The share of the plot's height at which `value` stands, 0 to 1.
-    pub(super) fn height(self, value: u64) -> f64 {
+    #[must_use]
+    pub fn height(self, value: u64) -> f64 {
         let share = match self {
             Self::Linear { step, steps } => value as f64 / (step as f64 * steps as f64),
             Self::Log { .. } if value == 0 => 0.0,
@@ -57,7 +69,8 @@ impl Scale {
     }
 
     /// The figures that have a line, from below.
-    pub(super) fn lines(self) -> Vec<u64> {
+    #[must_use]
+    pub fn lines(self) -> Vec<u64> {
         match self {
             Self::Linear { step, steps } => (0..=steps).map(|n| step.saturating_mul(n)).collect(),
             Self::Log { decades } => (0..=decades)
