@@ -25,9 +25,9 @@ fn no_seed_makes_a_checker_complain() {
     let count = seeds.end.saturating_sub(seeds.start);
     let outcome = swarm::run(seeds.start, count, &mut |_, _| {});
     assert_eq!(outcome.seeds, count);
-    let (median, slowest) = (outcome.median, outcome.slowest);
-    let seed = outcome.slowest_seed;
-    eprintln!("{count} seeds, median {median:?}, slowest {slowest:?} (seed {seed})");
+    let (median, slowest) = (outcome.median(), outcome.slowest());
+    let seed = outcome.slowest_seed();
+    eprintln!("{count} seeds, median {median:?}, slowest {slowest:?} ({seed:?})");
     let words: Vec<_> = outcome.failures.iter().map(|f| f.in_words()).collect();
     assert!(words.is_empty(), "{}", words.join("\n"));
 }

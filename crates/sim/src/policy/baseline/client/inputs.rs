@@ -146,6 +146,7 @@ impl ClientNode<Unit> for Client {
         ClientFacts {
             sessions: u16::try_from(sessions).unwrap_or(u16::MAX),
             unacked: u32::try_from(packs().count()).unwrap_or(u32::MAX),
+            waiting_items: 0,
             held_bytes: bytes + self.held_bytes,
             dropped: self.books.dropped,
             degraded: self.rules.contract.gated && self.calls.is_degraded(now),
