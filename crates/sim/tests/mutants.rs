@@ -22,8 +22,14 @@ fn each_mutant_is_noticed_by_its_checker() {
         let complaints = mutant.complaints(&scenario, true).unwrap();
         assert!(began.elapsed() < NOTICED_WITHIN, "{}", mutant.name);
         let words = format!("{}:", mutant.checker);
-        if !complaints.iter().any(|complaint| complaint.starts_with(&words)) {
-            alive.push(format!("{} ({}): {complaints:?}", mutant.name, mutant.checker));
+        if !complaints
+            .iter()
+            .any(|complaint| complaint.starts_with(&words))
+        {
+            alive.push(format!(
+                "{} ({}): {complaints:?}",
+                mutant.name, mutant.checker
+            ));
         }
     }
     assert!(alive.is_empty(), "{}", alive.join("\n"));
@@ -41,9 +47,23 @@ fn quell_as_it_is_makes_no_checker_complain_where_its_mutants_do() {
 #[test]
 fn every_checker_has_a_mutant() {
     let checkers = [
-        "budget", "cap", "conservation", "converge", "herd", "memory", "once", "paced", "quiet", "silence", "single", "widen",
+        "budget",
+        "cap",
+        "conservation",
+        "converge",
+        "herd",
+        "memory",
+        "once",
+        "paced",
+        "quiet",
+        "silence",
+        "single",
+        "widen",
     ];
     for checker in checkers {
-        assert!(MUTANTS.iter().any(|mutant| mutant.checker == checker), "{checker}");
+        assert!(
+            MUTANTS.iter().any(|mutant| mutant.checker == checker),
+            "{checker}"
+        );
     }
 }

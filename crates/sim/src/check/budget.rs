@@ -72,7 +72,10 @@ impl Checker for Budget {
         let path = self.paths.entry((client, server)).or_default();
         let is_guess = path.heard_ns + GUESS_NS <= now_ns;
         let process = &mut self.clients[client as usize];
-        for (spent, terms, whose) in [(path, self.path, "path"), (process, self.process, "process")] {
+        for (spent, terms, whose) in [
+            (path, self.path, "path"),
+            (process, self.process, "process"),
+        ] {
             spent.first.add(u64::from(causes.first_send), now_ns);
             if causes.resend == 0 || !is_guess {
                 continue;

@@ -73,7 +73,8 @@ impl Checker for Cap {
         }
         if self.packs.len() >= self.prune_at {
             let memory_ns = self.memory_ns;
-            self.packs.retain(|_, sends| sends.last_ns + memory_ns > now_ns);
+            self.packs
+                .retain(|_, sends| sends.last_ns + memory_ns > now_ns);
             self.prune_at = (self.packs.len() * 2).max(PACKS_MIN);
         }
     }

@@ -11,7 +11,10 @@ impl Checker for Conservation {
             && facts.unaccounted != 0
         {
             let nowhere = facts.unaccounted;
-            complaints.say(now_ns, format_args!("client {client}: {nowhere} packs are nowhere"));
+            complaints.say(
+                now_ns,
+                format_args!("client {client}: {nowhere} packs are nowhere"),
+            );
         }
     }
 }

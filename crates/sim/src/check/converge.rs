@@ -113,9 +113,12 @@ impl Checker for Converge {
             };
             if since_ns + self.bound_ns <= self.duration_ns {
                 let since = seconds(since_ns);
-                complaints.say(now_ns, format_args!(
-                    "client {client} never delivered again: something waits since {since:.1} s"
-                ));
+                complaints.say(
+                    now_ns,
+                    format_args!(
+                        "client {client} never delivered again: something waits since {since:.1} s"
+                    ),
+                );
             }
         }
     }

@@ -55,9 +55,12 @@ impl Checker for Herd {
         let most = self.clients.len() * PART_PERCENT / 100;
         if self.in_slot == most + 1 {
             let of = self.clients.len();
-            complaints.say(now_ns, format_args!(
-                "more than {most} of {of} clients redial within the same tenth of a second"
-            ));
+            complaints.say(
+                now_ns,
+                format_args!(
+                    "more than {most} of {of} clients redial within the same tenth of a second"
+                ),
+            );
         }
     }
 }

@@ -35,11 +35,17 @@ impl Checker for Memory {
         };
         if facts.held_bytes > self.bytes_max {
             let (held, most) = (facts.held_bytes, self.bytes_max);
-            complaints.say(now_ns, format_args!("client {client} holds {held} bytes, {most} at most"));
+            complaints.say(
+                now_ns,
+                format_args!("client {client} holds {held} bytes, {most} at most"),
+            );
         }
         if u64::from(facts.unacked) > self.packs_max {
             let (unacked, most) = (facts.unacked, self.packs_max);
-            complaints.say(now_ns, format_args!("client {client}: {unacked} packs are unacknowledged, {most} at most"));
+            complaints.say(
+                now_ns,
+                format_args!("client {client}: {unacked} packs are unacknowledged, {most} at most"),
+            );
         }
     }
 }

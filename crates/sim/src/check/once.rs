@@ -88,9 +88,15 @@ impl Checker for Once {
         if let Fact::Delivered { client, number } = *fact {
             let items = &mut self.clients[client as usize];
             if number >= items.offered {
-                complaints.say(now_ns, format_args!("client {client}: item {number} came and was never offered"));
+                complaints.say(
+                    now_ns,
+                    format_args!("client {client}: item {number} came and was never offered"),
+                );
             } else if items.has(number) {
-                complaints.say(now_ns, format_args!("client {client}: item {number} came twice"));
+                complaints.say(
+                    now_ns,
+                    format_args!("client {client}: item {number} came twice"),
+                );
             } else {
                 items.mark(number);
             }

@@ -37,7 +37,9 @@ impl Paced {
     }
 
     fn least_ns(&self, failures: u32) -> u64 {
-        let doubled = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
+        let doubled = 1_u64
+            .checked_shl(failures.saturating_sub(1))
+            .unwrap_or(u64::MAX);
         let wait = self.base_ns.saturating_mul(doubled).min(self.max_ns);
         wait / 100 * JITTER_MIN_PERCENT
     }
@@ -46,7 +48,11 @@ impl Paced {
 impl Checker for Paced {
     fn saw(&mut self, fact: &Fact<'_>, now_ns: u64, complaints: &mut Complaints) {
         if let Fact::Dialled { client, server } = *fact {
-            let mut row = self.rows.get(&(client, server)).copied().unwrap_or_default();
+            let mut row = self
+                .rows
+                .get(&(client, server))
+                .copied()
+                .unwrap_or_default();
             let (waited, least) = (now_ns - row.failed_ns, self.least_ns(row.failures));
             if row.failures > 0 && waited < least {
                 let (failures, waited, least) = (row.failures, seconds(waited), seconds(least));
@@ -68,7 +74,8 @@ impl Checker for Paced {
             row.failed_ns = now_ns;
         }
         if let Fact::Woke { client } = *fact {
-            self.rows.retain(|(of, _), row| *of != client || row.dialling);
+            self.rows
+                .retain(|(of, _), row| *of != client || row.dialling);
         }
     }
 }

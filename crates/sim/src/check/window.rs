@@ -13,9 +13,7 @@ pub(super) struct Window<const N: usize> {
 
 impl<const N: usize> Default for Window<N> {
     fn default() -> Self {
-        Self {
-            slots: [(0, 0); N],
-        }
+        Self { slots: [(0, 0); N] }
     }
 }
 

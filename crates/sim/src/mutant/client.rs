@@ -54,10 +54,12 @@ impl BrokenClient {
     /// What becomes of an output; `None`: it is kept back.
     fn spoil(&mut self, output: ClientOutput<Bytes>, now: Instant) -> Option<ClientOutput<Bytes>> {
         let is_dial = matches!(output, ClientOutput::Dial { .. });
-        let is_resendable = matches!(&output, ClientOutput::Datagram { causes, .. } if causes.first_send > 0);
+        let is_resendable =
+            matches!(&output, ClientOutput::Datagram { causes, .. } if causes.first_send > 0);
         match self.vice {
             Vice::Repeats if is_resendable => {
-                self.more.extend(std::iter::repeat_n(output.clone(), REPEATS));
+                self.more
+                    .extend(std::iter::repeat_n(output.clone(), REPEATS));
             }
             Vice::DialsTwice if is_dial => self.more.push_back(output.clone()),
             Vice::GivesUp if is_dial && self.stood => return None,

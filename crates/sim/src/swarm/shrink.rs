@@ -261,10 +261,7 @@ fn earlier(scenario: &Scenario) -> Vec<Scenario> {
 fn sooner(scenario: &Scenario, by: Duration) -> Scenario {
     with(scenario, |s| {
         for fault in &mut s.fault {
-            (fault.at, fault.until) = (
-                fault.at.saturating_sub(by),
-                fault.until.saturating_sub(by),
-            );
+            (fault.at, fault.until) = (fault.at.saturating_sub(by), fault.until.saturating_sub(by));
         }
         for work in &mut s.work {
             match work {

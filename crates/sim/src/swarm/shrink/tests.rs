@@ -31,7 +31,14 @@ fn what_a_failure_does_not_need_is_gone() {
 fn what_a_failure_needs_stays() {
     let needs = |s: &Scenario| {
         let is_long = |fault: &Fault| fault.until - fault.at >= Duration::from_secs(7);
-        let up = |fault: &&Fault| matches!(fault.kind, FaultKind::Blackhole { direction: Direction::Both });
+        let up = |fault: &&Fault| {
+            matches!(
+                fault.kind,
+                FaultKind::Blackhole {
+                    direction: Direction::Both
+                }
+            )
+        };
         s.fleet.clients >= 3 && s.fault.iter().filter(up).any(is_long)
     };
     let drawn = (0..).map(draw::scenario).find(|s| needs(s)).unwrap();
