@@ -33,6 +33,8 @@ mod paced;
 mod quiet;
 mod silence;
 mod single;
+#[cfg(test)]
+mod tests;
 mod widen;
 mod window;
 

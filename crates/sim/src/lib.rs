@@ -13,6 +13,7 @@
 //! - [`report`]: what came of it, for people and programs.
 //! - [`policy`]: quell's own policy, quell less one mechanism at a time, and what it is compared with.
 //! - [`check`], [`swarm`]: what must hold in every run of quell's, and random scenarios in which it is seen to hold.
+//! - [`mutant`]: quell broken in one way each, which a checker must notice.
 //! - [`fuzz`]: random schedules of what may happen to them.
 #![warn(missing_docs)]
 
@@ -22,6 +23,7 @@ pub mod exits;
 pub mod fleet;
 pub mod fuzz;
 pub mod link;
+pub mod mutant;
 pub mod outcome;
 pub mod pair;
 pub mod policy;

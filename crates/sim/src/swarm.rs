@@ -13,7 +13,7 @@ pub mod shrink;
 
 use std::time::{Duration, Instant};
 
-use crate::fleet::{self, Options, SimError};
+use crate::fleet::{self, Options};
 use crate::scenario::Scenario;
 
 /// A seed that failed.
@@ -58,20 +58,43 @@ impl SwarmFailure {
 pub struct SwarmOutcome {
     /// Seeds that were run.
     pub seeds: u64,
-    /// Of these, those that failed.
+    /// Of these, those that failed, in order.
     pub failures: Vec<SwarmFailure>,
-    /// Median time of a seed, shrinking apart.
-    pub median: Duration,
-    /// The longest.
-    pub slowest: Duration,
-    /// And whose it was.
-    pub slowest_seed: u64,
+    /// How long each took that did not fail, and which it was.
+    times: Vec<(Duration, u64)>,
 }
 
-/// What there is to complain of in a scenario, with this seed.
-///
-/// # Errors
-/// The world never comes to rest, which is told as a complaint: there is no other.
+impl SwarmOutcome {
+    /// Takes what was found in other seeds.
+    pub fn add(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.failures.extend(other.failures);
+        self.failures.sort_by_key(|failure| failure.seed);
+        self.times.extend(other.times);
+    }
+
+    /// Half of the seeds took less wall time.
+    #[must_use]
+    pub fn median(&self) -> Duration {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        times.get(times.len() / 2).map_or(Duration::ZERO, |t| t.0)
+    }
+
+    /// The longest of them.
+    #[must_use]
+    pub fn slowest(&self) -> Duration {
+        self.times.iter().max().map_or(Duration::ZERO, |t| t.0)
+    }
+
+    /// Which seed that was.
+    #[must_use]
+    pub fn slowest_seed(&self) -> Option<u64> {
+        self.times.iter().max().map(|t| t.1)
+    }
+}
+
+/// What there is to complain of in a scenario, with this seed. A world that never comes to rest is one more complaint.
 fn complaints(scenario: &Scenario, seed: u64) -> Vec<String> {
     let options = Options {
         seed,
@@ -79,12 +102,8 @@ fn complaints(scenario: &Scenario, seed: u64) -> Vec<String> {
     };
     match fleet::run(scenario, "quell", &options, &mut |_| {}) {
         Ok(outcome) => outcome.complaints,
-        Err(error) => vec![words_of(&error)],
+        Err(error) => vec![format!("world: {error}")],
     }
-}
-
-fn words_of(error: &SimError) -> String {
-    format!("world: {error}")
 }
 
 /// The checker that a complaint is of.
@@ -116,22 +135,14 @@ pub fn run_one(seed: u64) -> Option<SwarmFailure> {
 /// Runs `count` seeds from `first` on, and tells after each how many are done and how many failed.
 pub fn run(first: u64, count: u64, progress: &mut dyn FnMut(u64, usize)) -> SwarmOutcome {
     let mut outcome = SwarmOutcome::default();
-    let mut times = Vec::new();
     for seed in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
         let began = Instant::now();
-        let failure = run_one(seed);
-        let took = began.elapsed();
-        if failure.is_none() {
-            times.push(took);
-            if took > outcome.slowest {
-                (outcome.slowest, outcome.slowest_seed) = (took, seed);
-            }
+        match run_one(seed) {
+            Some(failure) => outcome.failures.push(failure),
+            None => outcome.times.push((began.elapsed(), seed)),
         }
-        outcome.failures.extend(failure);
         outcome.seeds += 1;
         progress(outcome.seeds, outcome.failures.len());
     }
-    times.sort_unstable();
-    outcome.median = times.get(times.len() / 2).copied().unwrap_or_default();
     outcome
 }

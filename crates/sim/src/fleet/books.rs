@@ -333,6 +333,12 @@ impl Books {
         }
     }
 
+    /// What weighs more than what was said so far.
+    pub(crate) fn complain_first(&mut self, words: Vec<String>) {
+        self.outcome.complaints.splice(0..0, words);
+        self.outcome.complaints.truncate(COMPLAINTS_MAX);
+    }
+
     // --- the end --------------------------------------------------------------------
 
     pub(crate) fn finish(mut self) -> PolicyOutcome {

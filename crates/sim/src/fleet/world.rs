@@ -231,9 +231,7 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
         progress(self.scenario.duration);
         self.look_at_clients();
         let complaints = std::mem::take(&mut self.checks).finish(end_ns);
-        complaints
-            .into_iter()
-            .for_each(|words| self.books.complain(words));
+        self.books.complain_first(complaints);
         Ok(self.books.finish())
     }
 

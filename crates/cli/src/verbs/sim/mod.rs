@@ -13,11 +13,13 @@
 //! | `plan` | from arguments to what is run |
 //! | `jobs` | threads, and how far they are |
 //! | `show` | what is written, and whether it is a failure |
+//! | `swarm` | drawn scenarios, every checker on |
 
 mod jobs;
 mod list;
 mod plan;
 mod show;
+mod swarm;
 
 use clap::{Args, Subcommand};
 
@@ -44,6 +46,7 @@ enum Verb {
     List(list::List),
     Run(Run),
     Compare(Compare),
+    Swarm(swarm::Swarm),
 }
 
 /// Run one scenario, by default with quell alone
@@ -70,6 +73,7 @@ impl Sim {
     pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
         match self.verb {
             Verb::List(list) => list.run(streams),
+            Verb::Swarm(swarm) => swarm.run(streams),
             Verb::Run(run) => {
                 let command = format!("run {}", plan::quoted(&run.scenario));
                 play(&run.asked, &command, &[run.scenario], "quell", streams)
