@@ -87,7 +87,10 @@ fn conserves(outcome: &PolicyOutcome) {
     let series = &outcome.series;
     let bytes: u64 = series.bytes_out.iter().map(|by| by.total).sum();
     assert_eq!(bytes, outcome.udp_bytes_out.total);
-    assert_eq!(series.delivered.iter().sum::<u64>(), outcome.delivered_items);
+    assert_eq!(
+        series.delivered.iter().sum::<u64>(),
+        outcome.delivered_items
+    );
     assert_eq!(series.dials.iter().sum::<u64>(), outcome.dials.total);
     let requests: u64 = series.backend_requests.iter().sum();
     assert_eq!(requests, outcome.backend_requests.total);
@@ -152,7 +155,11 @@ fn one_seed_is_one_outcome_and_another_another() {
 
 #[test]
 fn a_clock_that_is_off_changes_nothing() {
-    let off = run(&with(broken(FaultKind::ClockOff { seconds: 3_600 }, 60, 120)));
+    let off = run(&with(broken(
+        FaultKind::ClockOff { seconds: 3_600 },
+        60,
+        120,
+    )));
     let mut on = run(&quiet());
     // The same course; only what counts as an outage differs.
     assert_eq!(off.udp_bytes_out, on.udp_bytes_out);
@@ -181,13 +188,27 @@ fn each_fault_does_what_it_says() {
     let silent = |outcome: &PolicyOutcome| during(outcome, 62, 118) == 0;
     let carries = |outcome: &PolicyOutcome| during(outcome, 62, 118) > 8 * 50;
     let both = Direction::Both;
-    assert!(silent(&run(&with(broken(FaultKind::Blackhole { direction: both }, 60, 120)))));
-    let up = FaultKind::Blackhole { direction: Direction::Up };
+    assert!(silent(&run(&with(broken(
+        FaultKind::Blackhole { direction: both },
+        60,
+        120
+    )))));
+    let up = FaultKind::Blackhole {
+        direction: Direction::Up,
+    };
     assert!(silent(&run(&with(broken(up, 60, 120)))));
     assert!(silent(&run(&with(broken(FaultKind::UplinkLoss, 60, 120)))));
     assert!(silent(&run(&with(broken(FaultKind::Suspend, 60, 120)))));
-    assert!(silent(&run(&with(broken(FaultKind::ProviderDeath, 60, 120)))));
-    assert!(carries(&run(&with(broken(FaultKind::DialsRefused, 60, 120)))));
+    assert!(silent(&run(&with(broken(
+        FaultKind::ProviderDeath,
+        60,
+        120
+    )))));
+    assert!(carries(&run(&with(broken(
+        FaultKind::DialsRefused,
+        60,
+        120
+    )))));
     assert!(carries(&run(&with(broken(FaultKind::SharedNat, 60, 120)))));
     let backend: [(FaultKind, Check); 5] = [
         (FaultKind::BackendRefuses, |_, _| true),
@@ -222,7 +243,9 @@ fn a_part_of_the_providers_is_the_first_ones() {
     let outcome = run(&with(fault));
     // The others carry on.
     let step = usize::try_from(outcome.series.step_ms).unwrap();
-    let late: u64 = outcome.series.delivered[100_000 / step..118_000 / step].iter().sum();
+    let late: u64 = outcome.series.delivered[100_000 / step..118_000 / step]
+        .iter()
+        .sum();
     assert!(late > 8 * 15, "{late}");
     assert!(outcome.sessions_lost > 0);
 }
@@ -240,7 +263,9 @@ fn what_flaps_is_broken_half_of_the_time() {
     let outcome = run(&with(fault));
     let step = usize::try_from(outcome.series.step_ms).unwrap();
     let of = |from: usize, until: usize| -> u64 {
-        outcome.series.delivered[from * 1_000 / step..until * 1_000 / step].iter().sum()
+        outcome.series.delivered[from * 1_000 / step..until * 1_000 / step]
+            .iter()
+            .sum()
     };
     assert_eq!(of(61, 69), 0);
     assert!(of(75, 80) > 0);
