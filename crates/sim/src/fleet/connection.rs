@@ -94,6 +94,8 @@ pub(crate) struct Connection<C> {
     pub(crate) due_ns: [u64; 2],
     /// The provider's end is looked at then; `u64::MAX`: never.
     pub(crate) wake_ns: u64,
+    /// When the provider's node wants to be called for it, as it said last.
+    pub(crate) node_due_ns: u64,
     /// Whether the client's end is over, as far as the world was told.
     pub(crate) stood: bool,
 }

@@ -22,6 +22,9 @@ const SLOT_BITS: u32 = 20;
 /// Slots of the ring, a power of two: 2¹⁵ are 34 s, beyond which only idle timers and gates wait.
 const RING: usize = 1 << 15;
 
+/// Empty lists that are kept.
+const SPARE_MAX: usize = 64;
+
 #[derive(Debug)]
 struct Entry<T> {
     at_ns: u64,
@@ -67,6 +70,8 @@ pub(crate) struct Queue<T> {
     slot: u64,
     ring: Vec<Vec<Entry<T>>>,
     in_ring: usize,
+    /// Lists that are empty: what a busy slot grew to is used again, and not held by each slot.
+    spare: Vec<Vec<Entry<T>>>,
     beyond: BinaryHeap<Entry<T>>,
     order: u64,
     len: usize,
@@ -80,6 +85,7 @@ impl<T> Default for Queue<T> {
             slot: 0,
             ring: (0..RING).map(|_| Vec::new()).collect(),
             in_ring: 0,
+            spare: Vec::new(),
             beyond: BinaryHeap::new(),
             order: 0,
             len: 0,
@@ -114,7 +120,13 @@ impl<T> Queue<T> {
             self.late.push(entry);
         } else if slot - self.slot < RING as u64 {
             self.in_ring += 1;
-            self.ring[place_of(slot)].push(entry);
+            let list = &mut self.ring[place_of(slot)];
+            if list.capacity() == 0
+                && let Some(spare) = self.spare.pop()
+            {
+                *list = spare;
+            }
+            list.push(entry);
         } else {
             self.beyond.push(entry);
         }
@@ -170,15 +182,11 @@ impl<T> Queue<T> {
             };
             self.place(entry);
         }
-        let list = &mut self.ring[place_of(self.slot)];
-        if list.is_empty() {
-            return;
-        }
+        let list = std::mem::take(&mut self.ring[place_of(self.slot)]);
         self.in_ring -= list.len();
-        self.current.append(list);
-        // What is large once need not stay so for ever.
-        if list.capacity() > 4_096 {
-            list.shrink_to(256);
+        let empty = std::mem::replace(&mut self.current, list);
+        if empty.capacity() > 0 && self.spare.len() < SPARE_MAX {
+            self.spare.push(empty);
         }
         self.current.sort_unstable();
     }

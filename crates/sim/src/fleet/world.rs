@@ -14,6 +14,10 @@
 //! | `world/server` | what a provider wants done, and what meets a dial |
 //! | `world/breaks` | what faults do |
 //!
+//! Most of what happens in a fleet is an acknowledgement that changes nothing for a node. Such an event ends at the
+//! connection: a node is called when it is told something, when what its connection can take has changed, or when its own
+//! time has come.
+//!
 //! Invariants: time never goes back; a client and a provider's end of a connection have one scheduled wake each, and one
 //! that is no longer wanted is ignored when it comes; what concerns a connection that is gone meets nobody.
 
@@ -79,6 +83,8 @@ struct Client<N> {
     /// Whom it is connected to, or dials.
     connections: Vec<(ServerId, ConnectionId)>,
     wake_ns: u64,
+    /// When the node wants to be called, as it said last.
+    node_due_ns: u64,
     up: Access,
     down: Access,
     bytes_out: u64,
@@ -341,6 +347,7 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
             pending: Default::default(),
             due_ns: [0; 2],
             wake_ns: NEVER,
+            node_due_ns: NEVER,
             stood: false,
         });
         let place = self.free.pop().unwrap_or_else(|| {
@@ -429,6 +436,7 @@ impl<N> Client<N> {
             node: None,
             connections: Vec::new(),
             wake_ns: NEVER,
+            node_due_ns: NEVER,
             up: Access::default(),
             down: Access::default(),
             bytes_out: 0,

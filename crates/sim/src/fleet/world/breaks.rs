@@ -91,7 +91,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
 
     fn wake_after_sleep(&mut self, client: ClientId) {
         let now_ns = self.now_ns;
-        self.clients[client as usize].wake_ns = now_ns;
+        let of = &mut self.clients[client as usize];
+        (of.wake_ns, of.node_due_ns) = (now_ns, now_ns);
         self.wake_client(client);
     }
 

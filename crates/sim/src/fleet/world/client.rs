@@ -1,5 +1,7 @@
 //! What a client wants done, and what comes to it.
 
+use quell_core::path::CarrierFacts;
+
 use super::{Event, Link, NEVER, ROUNDS_MAX, Wire, World, ns};
 use crate::check::Fact;
 use crate::fleet::carriage::{Carriage as _, CarriageEvent, Carriages, Side};
@@ -25,8 +27,9 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         if !connection.at_client {
             return;
         }
+        let before = connection.carriage.facts(Side::Client);
         connection.carriage.handle(Side::Client, udp, now);
-        self.settle_client(client);
+        self.settle_wire(client, id, before);
     }
 
     /// A host said that the connection is not there.
@@ -114,14 +117,32 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             return;
         }
         of.wake_ns = NEVER;
-        let places = of.connections.len();
-        for place in 0..places {
-            let Some((_, id)) = self.clients[client as usize].connections.get(place) else {
-                break;
+        let node_is_due = of.node_due_ns <= now_ns;
+        let mut place = 0;
+        while let Some((_, id)) = self.clients[client as usize]
+            .connections
+            .get(place)
+            .copied()
+        {
+            place += 1;
+            let Some(connection) = self.connection(id) else {
+                continue;
             };
-            if let Some(connection) = self.connection(*id) {
+            let is_due = |at: std::time::Instant| at <= now;
+            if connection
+                .carriage
+                .poll_timeout(Side::Client)
+                .is_some_and(is_due)
+            {
+                let before = connection.carriage.facts(Side::Client);
                 connection.carriage.handle_timeout(Side::Client, now);
+                if !node_is_due {
+                    self.settle_wire(client, id, before);
+                }
             }
+        }
+        if !node_is_due {
+            return self.wait(client);
         }
         if let Some(node) = &mut self.clients[client as usize].node
             && node.poll_timeout().is_some_and(|at| at <= now)
@@ -129,6 +150,26 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             node.handle_timeout(now);
         }
         self.settle_client(client);
+    }
+
+    /// A connection did something. Where it changed nothing for the node, what it has to send leaves and no more is done.
+    fn settle_wire(&mut self, client: ClientId, id: ConnectionId, before: Option<CarrierFacts>) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        if let Some(event) = connection.carriage.poll_event(Side::Client) {
+            self.take_event(id, event);
+            return self.settle_client(client);
+        }
+        while let Some(udp) = self.next_datagram(id) {
+            self.send(id, Side::Client, udp);
+        }
+        let after = self.connection(id).map(|c| c.carriage.facts(Side::Client));
+        let is_due = self.clients[client as usize].node_due_ns <= self.now_ns;
+        if is_due || after.is_some_and(|after| after != before) {
+            return self.settle_client(client);
+        }
+        self.wait(client);
     }
 
     /// Lets a client do all that it has to do, and says when to come back.
@@ -147,6 +188,10 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             }
         }
         self.look_at(client);
+        let node = self.clients[client as usize].node.as_ref();
+        let due = node.and_then(|node| node.poll_timeout());
+        let due_ns = due.map_or(NEVER, |at| self.since(at));
+        self.clients[client as usize].node_due_ns = due_ns;
         self.wait(client);
     }
 
@@ -163,8 +208,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
 
     fn wait(&mut self, client: ClientId) {
         let of = &self.clients[client as usize];
-        let Some(node) = &of.node else { return };
-        let mut at = node.poll_timeout();
+        let mut at = None;
         for (_, id) in &of.connections {
             let connection = self.connections.get(id.place as usize);
             let Some(connection) = connection.and_then(Option::as_ref) else {
@@ -173,8 +217,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             let timeout = connection.carriage.poll_timeout(Side::Client);
             at = at.into_iter().chain(timeout).min();
         }
-        let Some(at) = at else { return };
-        let at_ns = self.since(at).max(self.now_ns);
+        let at_ns = at.map_or(NEVER, |at| self.since(at));
+        let at_ns = at_ns.min(of.node_due_ns).max(self.now_ns);
         let of = &mut self.clients[client as usize];
         if at_ns < of.wake_ns && of.asleep == 0 {
             of.wake_ns = at_ns;

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use quell_core::path::CarrierFacts;
 use quell_core::provider::doorman;
 
 use super::{Event, NEVER, ROUNDS_MAX, Wire, World};
@@ -39,10 +40,36 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             Far::Gone => return self.say(id, Ended::Reset, RESET_LEN),
             Far::Greeting | Far::Session(_) => {}
         }
-        if let Some(connection) = self.connection(id) {
-            connection.carriage.handle(Side::Server, udp, now);
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let before = connection.carriage.facts(Side::Server);
+        connection.carriage.handle(Side::Server, udp, now);
+        self.settle_far_wire(id, before);
+    }
+
+    /// A connection did something at the provider. Where it changed nothing for the node, what it has to send leaves and no
+    /// more is done.
+    fn settle_far_wire(&mut self, id: ConnectionId, before: Option<CarrierFacts>) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        if let Some(event) = connection.carriage.poll_event(Side::Server) {
+            self.take_far_event(id, event);
+            return self.settle_far(id);
         }
-        self.settle_far(id);
+        while let Some(udp) = self.next_far_datagram(id) {
+            self.send(id, Side::Server, udp);
+        }
+        let now_ns = self.now_ns;
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let after = connection.carriage.facts(Side::Server);
+        if connection.node_due_ns <= now_ns || after != before {
+            return self.settle_far(id);
+        }
+        self.wait_far(id);
     }
 
     /// A host tells the client's end something; it crosses as any datagram does.
@@ -193,7 +220,11 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             return;
         };
         connection.wake_ns = NEVER;
+        let before = connection.carriage.facts(Side::Server);
         connection.carriage.handle_timeout(Side::Server, now);
+        if connection.node_due_ns > now_ns {
+            return self.settle_far_wire(id, before);
+        }
         let (server, far) = (connection.server, connection.far);
         if let (Far::Session(session), Some(node)) =
             (far, &mut self.servers[usize::from(server)].node)
@@ -250,6 +281,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 break;
             }
         }
+        self.note_far_due(id);
         self.wait_far(id);
         self.tidy(id);
     }
@@ -259,23 +291,33 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         self.connection(id)?.carriage.poll_udp(Side::Server, now)
     }
 
-    fn wait_far(&mut self, id: ConnectionId) {
+    fn note_far_due(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection(id) else {
             return;
         };
         let (server, far) = (connection.server, connection.far);
-        let mut at = connection.carriage.poll_timeout(Side::Server);
-        if let (Far::Session(session), Some(node)) = (far, &self.servers[usize::from(server)].node)
-        {
-            at = at.into_iter().chain(node.poll_timeout(session)).min();
+        let due = match (far, &self.servers[usize::from(server)].node) {
+            (Far::Session(session), Some(node)) => node.poll_timeout(session),
+            _ => None,
+        };
+        let due_ns = due.map_or(NEVER, |at| self.since(at));
+        if let Some(connection) = self.connection(id) {
+            connection.node_due_ns = due_ns;
         }
-        let Some(at) = at else { return };
-        let at_ns = self.since(at).max(self.now_ns);
-        let Some(connection) = self.connection(id).filter(|c| at_ns < c.wake_ns) else {
+    }
+
+    fn wait_far(&mut self, id: ConnectionId) {
+        let (origin, now_ns) = (self.origin, self.now_ns);
+        let Some(connection) = self.connection(id) else {
             return;
         };
-        connection.wake_ns = at_ns;
-        self.queue.push(at_ns, Event::WakeFar(id));
+        let at = connection.carriage.poll_timeout(Side::Server);
+        let at_ns = at.map_or(NEVER, |at| super::ns(at.saturating_duration_since(origin)));
+        let at_ns = at_ns.min(connection.node_due_ns).max(now_ns);
+        if at_ns < connection.wake_ns {
+            connection.wake_ns = at_ns;
+            self.queue.push(at_ns, Event::WakeFar(id));
+        }
     }
 
     fn take_far_event(&mut self, id: ConnectionId, event: CarriageEvent<P::Unit>) {
