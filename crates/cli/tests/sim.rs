@@ -367,8 +367,12 @@ fn a_real_configuration_is_quells() {
     let (client, provider) = (client.to_str().unwrap(), provider.to_str().unwrap());
     let run = |args: &[&str]| object(&[&["run", "quiet", "--json"], args].concat());
     let usual = run(&[]);
-    let changed =
-        fs::read_to_string(client).unwrap() + "\n[transport]\nkeepalive_interval = \"10s\"\n";
+    let text = fs::read_to_string(client).unwrap();
+    let changed = text.replace(
+        "keepalive_interval = \"20s\"",
+        "keepalive_interval = \"10s\"",
+    );
+    assert_ne!(changed, text);
     let busy = write(folder.path(), "busy.toml", &changed);
     let pings = |object: &Value| {
         object["policies"][0]["udp_bytes_out"]["ping"]

@@ -104,8 +104,10 @@ fn cost(policy: &PolicyOutcome) -> Vec<String> {
     };
     let backend = &policy.backend_requests;
     let peak = match peak_over_steady(backend) {
-        Some(times) => format!("{} ({}×)", grouped(backend.heal_peak_per_s), ratio(times)),
-        None => grouped(backend.heal_peak_per_s),
+        Some(times) if times > 0.0 => {
+            format!("{} ({}×)", grouped(backend.heal_peak_per_s), ratio(times))
+        }
+        Some(_) | None => grouped(backend.heal_peak_per_s),
     };
     vec![
         policy.policy.clone(),
@@ -174,6 +176,27 @@ pub fn faults(outcome: &Outcome) -> Grid {
         columns: FAULTS,
         rows: outcome.faults_ms.iter().map(row).collect(),
     }
+}
+
+/// Complaints of one policy that are shown; JSON has all.
+const COMPLAINTS_MAX: usize = 3;
+
+/// What checkers complained of: the first few of each policy, and how many there are beyond.
+#[must_use]
+pub fn complaints(outcome: &Outcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    for PolicyOutcome {
+        policy, complaints, ..
+    } in &outcome.policies
+    {
+        let first = complaints.iter().take(COMPLAINTS_MAX);
+        lines.extend(first.map(|complaint| format!("{policy}: {complaint}")));
+        if complaints.len() > COMPLAINTS_MAX {
+            let more = complaints.len() - COMPLAINTS_MAX;
+            lines.push(format!("{policy}: and {more} more"));
+        }
+    }
+    lines
 }
 
 /// Each cause by its name in JSON, the total left out.

@@ -18,12 +18,12 @@ const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#111;--paper:#fff;--soft:#555;--rule:#ccc;--fault:#e4e4e4}\
 @media(prefers-color-scheme:dark){:root{--ink:#eee;--paper:#111;--soft:#aaa;--rule:#444;--fault:#333}}\
 @media print{:root{--ink:#000;--paper:#fff;--soft:#333;--rule:#bbb;--fault:#e4e4e4}}\
-body{margin:0 auto;max-width:62rem;padding:1.5rem 1rem 4rem;font:1rem/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)}\
+body{margin:0 auto;max-width:72rem;padding:1.5rem 1rem 4rem;font:1rem/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)}\
 h1{font-size:1.6rem;line-height:1.25}h2{font-size:1.3rem;margin-top:2.5rem}h3{font-size:1rem;margin:1.5rem 0 .25rem}\
 figure{margin:0;break-inside:avoid}svg{display:block;width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}\
 .fault{fill:var(--fault)}.rule{stroke:var(--rule)}.drawn{fill:none;stroke:var(--ink)}.spot{fill:var(--paper);stroke:var(--ink)}\
-svg .letter{font-weight:700}.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
-caption{text-align:left;font-weight:600;padding:.5rem 0}th,td{padding:.2rem .55rem;border-bottom:1px solid var(--rule);text-align:right;white-space:nowrap}\
+svg .letter{font-weight:700}.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}\
+caption{text-align:left;font-weight:600;padding:.5rem 0}th,td{padding:.2rem .45rem;border-bottom:1px solid var(--rule);text-align:right;white-space:nowrap}\
 th:first-child,td:first-child{text-align:left;padding-left:0}tbody th{font-weight:400}dt{font-weight:600;float:left;clear:left;margin-right:.5em}\
 dd{margin:0}.broken{font-weight:700;text-decoration:underline}.soft{color:var(--soft)}\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid var(--rule);padding:.5rem .75rem}";
@@ -98,10 +98,10 @@ fn write_section(page: &mut String, number: usize, section: &Section<'_>) {
     let causes = grid::causes(outcome);
     write_grid(page, &causes);
     write_columns(page, &causes);
-    write_complaints(page, outcome);
     for (plot_number, plot) in plots(outcome).iter().enumerate() {
         write_plot(page, &format!("s{number}p{plot_number}"), plot);
     }
+    write_complaints(page, outcome);
     *page += "<h3>What was not modelled</h3>\n<ul>\n";
     for words in &outcome.not_modelled {
         *page += &format!("<li>{}</li>\n", Text(words));
@@ -156,16 +156,15 @@ fn write_columns(page: &mut String, grid: &Grid) {
 }
 
 fn write_complaints(page: &mut String, outcome: &Outcome) {
-    let of = |policy: &PolicyOutcome| {
-        let lines = policy.complaints.iter();
-        let lines =
-            lines.map(|words| format!("<li>{}: {}</li>\n", Text(&policy.policy), Text(words)));
-        lines.collect::<String>()
-    };
-    let lines: String = outcome.policies.iter().map(of).collect();
-    if !lines.is_empty() {
-        *page += &format!("<h3>What checkers complained of</h3>\n<ul>\n{lines}</ul>\n");
+    let complaints = grid::complaints(outcome);
+    if complaints.is_empty() {
+        return;
     }
+    *page += "<h3>What checkers complained of</h3>\n<ul>\n";
+    for complaint in complaints {
+        *page += &format!("<li>{}</li>\n", Text(&complaint));
+    }
+    *page += "</ul>\n";
 }
 
 fn write_plot(page: &mut String, id: &str, plot: &Plot) {

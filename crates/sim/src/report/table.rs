@@ -10,8 +10,6 @@ use super::text::{counted, time};
 use super::verdict::Verdict;
 use crate::outcome::Outcome;
 
-/// Complaints of one policy that are shown; JSON has all.
-const COMPLAINTS_MAX: usize = 3;
 /// Columns of the lines of words.
 const COLUMNS: usize = 100;
 
@@ -59,22 +57,13 @@ impl fmt::Display for Tables<'_> {
     }
 }
 
-/// The first few of each policy.
 fn write_complaints(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    let policies = outcome.policies.iter();
-    let policies: Vec<_> = policies
-        .filter(|policy| !policy.complaints.is_empty())
-        .collect();
-    if !policies.is_empty() {
+    let complaints = grid::complaints(outcome);
+    if !complaints.is_empty() {
         writeln!(f, "\nWhat checkers complained of")?;
     }
-    for policy in policies {
-        for complaint in policy.complaints.iter().take(COMPLAINTS_MAX) {
-            writeln!(f, "{}: {}", policy.policy, harmless(complaint))?;
-        }
-        if let Some(more) = policy.complaints.len().checked_sub(COMPLAINTS_MAX + 1) {
-            writeln!(f, "{}: and {} more", policy.policy, more + 1)?;
-        }
+    for complaint in complaints {
+        writeln!(f, "{}", harmless(&complaint))?;
     }
     Ok(())
 }

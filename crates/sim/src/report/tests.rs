@@ -483,3 +483,12 @@ fn what_never_came_breaks_its_bound() {
     let verdicts = verdicts(&outcome, &bounds);
     assert!(verdicts[2].ok, "no request is no peak");
 }
+
+/// The document says what every report says, and names each kind that a scenario can have.
+#[test]
+fn the_document_names_what_is_not_modelled() {
+    let text = include_str!("../../../../docs/simulator.md");
+    for words in NOT_MODELLED {
+        assert!(text.contains(&format!("\n- {words}\n")), "{words}");
+    }
+}

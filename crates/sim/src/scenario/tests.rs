@@ -240,6 +240,31 @@ fn names_summaries_and_durations() {
     }
 }
 
+/// What the document's tables name is what a scenario may hold, and the other way around.
+#[test]
+fn the_document_names_every_key() {
+    let document = include_str!("../../../../docs/simulator.md");
+    for kind in check::kinds::WORK.iter().chain(check::kinds::FAULT) {
+        assert!(document.contains(&format!("\n| `{kind}` |")), "{kind}");
+    }
+    for (table, prefix) in [
+        ("fleet", "fleet."),
+        ("path", "path."),
+        ("backend", "backend."),
+        ("bounds", ""),
+    ] {
+        // The error about a key that nobody knows lists those that somebody does.
+        let error = error(&format!("[{table}]\nno_such_key = 1"));
+        let (_, keys) = error.split_once("but ").unwrap();
+        for key in keys.split(", ") {
+            assert!(
+                document.contains(&format!("\n| `{prefix}{key}` |")),
+                "{prefix}{key}"
+            );
+        }
+    }
+}
+
 #[test]
 fn ranges_of_the_fleet() {
     both_sides(

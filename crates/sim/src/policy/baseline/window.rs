@@ -234,6 +234,16 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_with_both_clears_the_count() {
+        let mut health = Health::default();
+        let mut fails = |sign, at| health.note(sign, s(at));
+        (1..=10).for_each(|at| assert!(!fails(Sign::Delivered, at)));
+        assert!(!fails(Sign::Acked, 10));
+        (11..=25).for_each(|at| assert!(!fails(Sign::Delivered, at), "{at}"));
+        assert!(fails(Sign::Delivered, 26));
+    }
+
+    #[test]
     fn a_pause_of_30_s_is_forgotten() {
         for (pause, fails) in [(30, true), (31, false)] {
             let mut health = Health::default();
