@@ -55,7 +55,7 @@ impl Checker for Widen {
         if let Fact::Stands { client, facts } = *fact {
             let degraded = &mut self.degraded[client as usize];
             *degraded = (facts.degraded, degraded.0);
-            if !facts.degraded {
+            if *degraded == (false, true) {
                 self.looks.retain(|(of, _), _| *of != client);
             }
         }

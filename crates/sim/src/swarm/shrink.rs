@@ -168,14 +168,22 @@ fn with(scenario: &Scenario, change: impl FnOnce(&mut Scenario)) -> Scenario {
 fn without_a_fault(scenario: &Scenario) -> Vec<Scenario> {
     let places = 0..scenario.fault.len();
     places
-        .map(|place| with(scenario, |s| drop(s.fault.remove(place))))
+        .map(|place| {
+            with(scenario, |s| {
+                s.fault.remove(place);
+            })
+        })
         .collect()
 }
 
 fn without_a_work(scenario: &Scenario) -> Vec<Scenario> {
     let places = 0..scenario.work.len();
     places
-        .map(|place| with(scenario, |s| drop(s.work.remove(place))))
+        .map(|place| {
+            with(scenario, |s| {
+                s.work.remove(place);
+            })
+        })
         .collect()
 }
 
