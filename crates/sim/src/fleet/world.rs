@@ -50,6 +50,8 @@ const AT_ONCE_MAX: u64 = 50_000_000;
 const PROGRESS_NS: u64 = 100_000_000;
 
 type Link<P, C> = <C as Carriages<<P as Policy>::Unit>>::Carriage;
+/// A place of the slab of connections; one that is free holds none.
+type Place<P, C> = Option<Box<Connection<Link<P, C>>>>;
 type Wire<P, C> = <Link<P, C> as Carriage<<P as Policy>::Unit>>::Udp;
 
 /// What happens.
@@ -130,7 +132,7 @@ pub(super) struct World<'a, P: Policy, C: Carriages<P::Unit>> {
     queue: Queue<Event<Wire<P, C>>>,
     clients: Vec<Client<P::Client>>,
     servers: Vec<Server<P::Server>>,
-    connections: Vec<Option<Box<Connection<Link<P, C>>>>>,
+    connections: Vec<Place<P, C>>,
     free: Vec<u32>,
     turns: u32,
     dials: u64,
