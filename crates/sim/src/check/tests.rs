@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used)]
 //! Each checker by itself: the last thing that it allows, and the first that it does not.
+#![allow(clippy::unwrap_used)]
 
 use super::*;
 

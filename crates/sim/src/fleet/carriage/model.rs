@@ -32,8 +32,6 @@ use crate::fleet::node::Ended;
 
 mod end;
 mod handshake;
-#[cfg(test)]
-mod tests;
 
 use end::End;
 

@@ -1,3 +1,4 @@
+//! Shrinking by made-up predicates: what fails still fails, and what does not matter is gone.
 #![allow(clippy::unwrap_used)]
 use proptest::prelude::*;
 
