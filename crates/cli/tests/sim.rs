@@ -116,7 +116,7 @@ fn one_object_has_a_list_of_policies() {
     }
 }
 
-/// The counts of the reference: a pack whose acknowledgements are lost for 91 s.
+// the counts of the reference: a pack whose acknowledgements are lost for 91 s.
 #[test]
 fn the_counts_of_the_reference_come_out() {
     let all = object(&["compare", "ack-blackout-one", "--json"]);
@@ -284,6 +284,26 @@ fn a_page_is_written_and_says_how_to_make_it_again() {
         "{}",
         refused.err
     );
+}
+
+// what the README shows of the simulator is what a newcomer gets.
+#[test]
+fn the_commands_of_the_readme_run() {
+    let readme = include_str!("../../../README.md");
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("outage.html");
+    let commands: Vec<_> = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("    quell sim "))
+        .collect();
+    assert!(commands.len() >= 4, "{commands:?}");
+    for command in commands {
+        let args = command.replace("outage.html", page.to_str().unwrap());
+        let args: Vec<_> = args.split_whitespace().collect();
+        let said = sim(&args);
+        assert_eq!(said.exit, Exit::Done, "{command}: {}{}", said.out, said.err);
+    }
+    assert!(page.exists());
 }
 
 #[test]
