@@ -128,6 +128,14 @@ impl Path {
         }
     }
 
+    /// Packets that wait for an earlier one of their flow come out: the session ends.
+    pub(crate) fn release_holds(&mut self) {
+        for receive in &mut self.lanes.receive {
+            receive.release_holds();
+        }
+        self.deliver();
+    }
+
     fn receive(&mut self, packet: Bytes) {
         self.counters.received += 1;
         self.counters.received_bytes += packet.len() as u64;

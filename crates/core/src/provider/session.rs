@@ -495,10 +495,15 @@ impl Session {
         }
     }
 
-    /// Ends the session; what waits is dropped and counted.
+    /// Ends the session; what waits is dropped and counted. What was acknowledged and waits for its order is passed
+    /// before: nobody else has it.
     pub(super) fn close(&mut self, violation: Violation) {
         if self.state == State::Closing {
             return;
+        }
+        if self.is_up() {
+            self.path.release_holds();
+            self.drain_received();
         }
         self.state = State::Closing;
         self.path.close();

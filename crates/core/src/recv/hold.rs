@@ -108,6 +108,16 @@ impl Holds {
         if until > now {
             return None;
         }
+        self.take_eldest(last)
+    }
+
+    /// The same where no hold is waited for any more. What waits without an end stays.
+    pub(super) fn take_bounded(&mut self) -> Option<Packet> {
+        let &(_, last) = self.deadlines.first()?;
+        self.take_eldest(last)
+    }
+
+    fn take_eldest(&mut self, last: u64) -> Option<Packet> {
         let mut eldest = self.held.get(&last)?;
         while let Some(older) = self.covering(eldest.predecessor) {
             eldest = older;

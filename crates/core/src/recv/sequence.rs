@@ -346,6 +346,17 @@ impl ReceiveSequence {
         }
     }
 
+    /// Lets go of what waits for an earlier packet of its flow: the session ends, that one will not come, and what is here
+    /// was acknowledged, so that nobody else has it.
+    pub fn release_holds(&mut self) {
+        while let Some(packet) = self.holds.take_bounded() {
+            let before = self.ready.len();
+            self.let_out(packet);
+            let _ = self.settle_gone();
+            self.counters.holds_expired += (self.ready.len() - before) as u64;
+        }
+    }
+
     /// Drops what waits: the lane is over.
     pub fn close(&mut self) {
         let held = self.held_packs();

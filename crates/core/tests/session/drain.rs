@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use quell_core::config::ProviderConfig;
 use quell_core::multi::Output;
 use quell_core::provider::doorman::{Answer, Refused};
 use quell_core::provider::{self, Provider, SessionId};
+use quell_packet::build::{Header, Segment};
 use quell_wire::control::{Control, Goaway};
+use quell_wire::frame::{Lane, Pack, PackFlags};
 use quell_wire::registry::ErrorCode;
 
 use crate::admission::{greet, is_welcome};
@@ -40,6 +43,40 @@ fn serving(drain: Duration, now: Instant) -> (Provider, SessionId, SessionId) {
 /// Whether the one thing said is to close because the provider stops.
 fn is_end(said: &[provider::Output]) -> bool {
     matches!(said, [provider::Output::Close(v)] if v.code == ErrorCode::ShuttingDown)
+}
+
+#[test]
+fn what_was_acknowledged_and_waits_for_its_order_is_delivered_before_the_end() {
+    let now = Instant::now();
+    let (mut provider, up, _) = serving(DRAIN, now);
+    provider.on_carrier(up, facts(1_414), now);
+    session_outputs(&mut provider, up, now);
+    let own = provider.status().sessions[0].addresses.unwrap().ipv4;
+    let own = own.unwrap().0.into();
+    let segment = Header::new(own, ip(WORLD_V4)).tcp(1, 443, &Segment::default(), &[7; 100]);
+    // Its predecessor, number 0, was lost.
+    let pack = Pack {
+        lane: Lane::FLOW,
+        number: 1,
+        tx: 2,
+        flags: PackFlags::WHOLE,
+        dep: 1,
+        data: &segment,
+    };
+    let mut datagram = BytesMut::new();
+    pack.write(&mut datagram);
+    provider.handle_datagram(up, &datagram.freeze(), now);
+    let delivered = |output: &_| matches!(output, provider::Output::Deliver(_));
+    let said = session_outputs(&mut provider, up, now);
+    assert!(!said.iter().any(delivered), "{said:?}");
+    let flow = provider.status().sessions[0].path.flow.receive;
+    assert_eq!((flow.held, flow.delivered), (1, 0));
+    provider.close_all(ErrorCode::ShuttingDown);
+    let said = session_outputs(&mut provider, up, now);
+    let [provider::Output::Deliver(packet), rest @ ..] = said.as_slice() else {
+        panic!("{said:?}");
+    };
+    assert!(packet[..] == segment[..] && is_end(rest), "{said:?}");
 }
 
 #[test]
