@@ -16,8 +16,12 @@ pub struct PolicyOutcome {
     pub delivered_items: u64,
     /// Items that came out more than once, copies counted.
     pub doubled_items: u64,
-    /// Items that were dropped with a reason, or never came.
+    /// Items that never came and were not sent again: lost in silence, or dropped with a reason that nobody told the user.
     pub lost_items: u64,
+    /// Items that had not come at the end and were offered within its last two seconds: nobody knows what becomes of them.
+    pub under_way_items: u64,
+    /// Items lost with a word: their connection was reset before they came, and their user sent them again.
+    pub sent_again_items: u64,
     /// User bytes that were delivered once.
     pub goodput_bytes: u64,
     /// Packs handed over for the first time.

@@ -17,6 +17,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 const PACK_MEMORY_NS: u64 = 130 * SECOND_NS;
 /// Complaints of one run that are kept.
 const COMPLAINTS_MAX: usize = 20;
+/// What was offered so short before the end of a run may be under way then. Longer than any path's round trip and less than
+/// the time in which a policy that waits for its first resend would look well.
+const UNDER_WAY_NS: u64 = 2 * SECOND_NS;
 /// A user's item that is none: what a policy sends of its own.
 pub(crate) const NO_ITEM: u32 = u32::MAX;
 
@@ -86,6 +89,8 @@ struct Sends {
 struct Items {
     offered: u32,
     offered_at_heal: u32,
+    /// Those offered early enough that they ought to have come by the end.
+    ripe: u32,
     /// Bit n: item n came out.
     came: Vec<u64>,
     came_count: u32,
@@ -97,6 +102,17 @@ struct Items {
 }
 
 impl Items {
+    /// How many of the first `until` came.
+    fn came_of(&self, until: u32) -> u32 {
+        let (words, bits) = ((until / 64) as usize, until % 64);
+        let whole = self.came.iter().take(words).map(|word| word.count_ones());
+        let rest = self
+            .came
+            .get(words)
+            .map_or(0, |word| word & ((1 << bits) - 1));
+        whole.sum::<u32>() + rest.count_ones()
+    }
+
     fn mark(&mut self, number: u32) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if self.came.len() <= word {
@@ -122,6 +138,9 @@ pub(crate) struct Books {
     server_dials: Vec<Tally>,
     requests: Tally,
     hand_overs: u64,
+    /// From when on what is offered may be under way at the end.
+    ripe_until_ns: u64,
+    now_ns: u64,
 }
 
 impl Books {
@@ -155,6 +174,8 @@ impl Books {
             server_dials: vec![Tally::default(); usize::from(servers)],
             requests: Tally::default(),
             hand_overs: 0,
+            ripe_until_ns: duration_ns.saturating_sub(UNDER_WAY_NS),
+            now_ns: 0,
         }
     }
 
@@ -165,6 +186,7 @@ impl Books {
 
     /// To be told of each moment at which something happens.
     pub(crate) fn on_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
         if now_ns < self.phase_until_ns {
             return;
         }
@@ -211,6 +233,7 @@ impl Books {
     pub(crate) fn offer(&mut self, client: ClientId) -> u32 {
         let items = &mut self.clients[client as usize];
         items.offered += 1;
+        items.ripe += u32::from(self.now_ns < self.ripe_until_ns);
         self.outcome.offered_items += 1;
         items.offered - 1
     }
@@ -319,6 +342,10 @@ impl Books {
         self.outcome.series.backend_requests[step] += 1;
     }
 
+    pub(crate) fn sent_again(&mut self, items: u64) {
+        self.outcome.sent_again_items += items;
+    }
+
     pub(crate) fn session_lost(&mut self) {
         self.outcome.sessions_lost += 1;
     }
@@ -362,7 +389,10 @@ impl Books {
         }
         let outcome = &mut self.outcome;
         outcome.recovery_ms = quantiles(recoveries);
-        outcome.lost_items = outcome.offered_items - outcome.delivered_items;
+        let lost = |items: &Items| u64::from(items.ripe - items.came_of(items.ripe));
+        outcome.lost_items = self.clients.iter().map(lost).sum();
+        outcome.under_way_items =
+            outcome.offered_items - outcome.delivered_items - outcome.lost_items;
         #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
         if outcome.first_sends > 0 {
             outcome.copies_per_pack = self.hand_overs as f64 / outcome.first_sends as f64;

@@ -6,6 +6,12 @@
 //!
 //! Books: each [`Item`] that is offered is delivered once, dropped, or still somewhere; the world counts deliveries at the
 //! far end itself and does not take a policy's word for them.
+//!
+//! An item can be lost in two ways. **With a word:** the connection of the user's that it went over is reset, so the user
+//! knows that what was not acknowledged may not have come, opens another and sends it again, as any application does whose
+//! connection is reset. Such an item is counted in [`ClientFacts::sent_again`], and delivered in the end. **In silence:**
+//! nobody said anything, and nobody sends it again. The user's TCP would, after its own timeout; here it does not, so that
+//! whatever the tunnel lost without a word stays lost and is seen. A run's `lost_items` are these alone.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -178,6 +184,9 @@ pub struct ClientFacts {
     pub held_bytes: u64,
     /// Items that were dropped, with a reason of its own each.
     pub dropped: u64,
+    /// Items that users sent again: the connection that they went over was reset before the far side had them. One that
+    /// was sent again twice counts twice.
+    pub sent_again: u64,
     /// Whether it takes its backend for degraded.
     pub degraded: bool,
     /// Items accepted less acknowledged, dropped and in flight: anything but 0 is a fault.
@@ -188,6 +197,11 @@ pub struct ClientFacts {
 pub trait ClientNode<U> {
     /// A user's packet.
     fn offer(&mut self, item: Item, now: Instant);
+    /// The far side has this item of the user's. What its TCP acknowledges, told at once and for nothing: the user's end
+    /// keeps what is not acknowledged, for a reset. Who models no user's TCP has no use for it.
+    fn on_far_has(&mut self, item: &Item) {
+        let _ = item;
+    }
     /// The connection stands.
     fn on_connected(&mut self, server: ServerId, attempt: u64, now: Instant);
     /// The dial failed, or the connection is gone.

@@ -261,6 +261,7 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
             let facts = &node.facts(self.now);
             let stands = Fact::Stands { client: id, facts };
             self.checks.saw(stands, self.now_ns);
+            self.books.sent_again(facts.sent_again);
             if facts.unaccounted != 0 {
                 let words = format!("client {id}: {} items are nowhere", facts.unaccounted);
                 self.books.complain(words);

@@ -87,6 +87,10 @@ impl ClientNode<Bytes> for BrokenClient {
         self.node.offer(item, now);
     }
 
+    fn on_far_has(&mut self, item: &Item) {
+        self.node.on_far_has(item);
+    }
+
     fn on_connected(&mut self, server: ServerId, attempt: u64, now: Instant) {
         self.stood = true;
         self.node.on_connected(server, attempt, now);

@@ -78,6 +78,8 @@ fn totals(lines: &mut Lines<'_>, policy: &PolicyOutcome) {
         ("delivered_items", policy.delivered_items),
         ("doubled_items", policy.doubled_items),
         ("lost_items", policy.lost_items),
+        ("under_way_items", policy.under_way_items),
+        ("sent_again_items", policy.sent_again_items),
         ("goodput_bytes", policy.goodput_bytes),
         ("first_sends", policy.first_sends),
         ("max_sends_of_one_pack", policy.max_sends_of_one_pack.into()),

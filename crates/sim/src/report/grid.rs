@@ -50,7 +50,7 @@ const COSTS: &[Column] = &[
     ),
     column("p99", "99 of 100 clients had"),
     column("max", "the last client had; or how many never had"),
-    column("lost", "items that were accepted and never came"),
+    column("lost", "items that never came, and no reset said so"),
     column("twice", "items that came once more"),
     column("goodput", "user bytes that were delivered"),
 ];

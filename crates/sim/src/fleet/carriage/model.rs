@@ -32,6 +32,8 @@ use crate::fleet::node::Ended;
 
 mod end;
 mod handshake;
+#[cfg(test)]
+mod tests;
 
 use end::End;
 

@@ -9,7 +9,9 @@ use super::{Event, NEVER, ROUNDS_MAX, Wire, World};
 use crate::check::Fact;
 use crate::fleet::carriage::{Carriage as _, CarriageEvent, Carriages, Side, UdpDatagram as _};
 use crate::fleet::connection::{ConnectionId, Far};
-use crate::fleet::node::{ClientId, Ended, Policy, ServerId, ServerNode as _, ServerOutput};
+use crate::fleet::node::{
+    ClientId, ClientNode as _, Ended, Policy, ServerId, ServerNode as _, ServerOutput,
+};
 use crate::fleet::work;
 
 /// What a host says to who speaks of a connection that it does not know (RFC 9000 §10.3), in bytes.
@@ -459,6 +461,9 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 self.checks.saw(Fact::Delivered { client, number }, now_ns);
                 self.books
                     .deliver(client, item.number, item.len_bytes, now_ns);
+                if let Some(node) = &mut self.clients[client as usize].node {
+                    node.on_far_has(&item);
+                }
                 let len_bytes = work::answer_bytes(self.scenario, item.flow);
                 if len_bytes > 0
                     && let Some(node) = &mut self.servers[usize::from(server)].node

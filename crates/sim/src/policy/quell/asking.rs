@@ -1,8 +1,22 @@
 //! A client's questions to the backend, through the health that paces them.
 //!
-//! Three kinds of work each come round in three times the scenario's interval, so that one question is due each interval. One
-//! that fails is asked again when the health admits it, until it is answered. A question that nobody answers ends as a
-//! failure after `attempt_timeout`. While none is answered nothing changes for the data.
+//! What a client asks for is what one needs while it carries: its catalog and its contracts (DESIGN §7), each once in two of
+//! the scenario's intervals ± 20 %, so that one question is due each interval. Who it is it asks once, which is no load.
+//!
+//! ```text
+//! due ──gate: go──→ asked ──yes──→ due in 2 intervals ± 20 %
+//!  ↑ └─gate: wait──→ due when the wait is over │
+//!  └───────── no, or nothing for attempt_timeout ─────┘
+//! ```
+//!
+//! One request is in flight at a time: what is due meanwhile waits for its end, the longest due goes first, and of two
+//! that failed neither takes the other's turn, since each failure moves its own next probe 5 s away at least. While none
+//! is answered nothing changes for the data.
+//!
+//! How many kinds there are is what a fleet's backend meets after an outage: each kind is probed every 30 s at most,
+//! whatever its usual rate is. With n kinds, each asked once in n intervals of 30 s, a fleet asks n times as often in an
+//! outage as before it, and goes on so for up to 30 s after the heal. A client that asked for ever more kinds of things
+//! would be its backend's herd by that alone; DESIGN §7 has two, batched.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +33,7 @@ use crate::fleet::node::{Answer, BackendId, ClientId, rng_of};
 use crate::scenario::Scenario;
 
 /// What clients ask for.
-const KINDS: [Work; 3] = [Work::Auth, Work::Catalog, Work::Contract];
+const KINDS: [Work; 2] = [Work::Catalog, Work::Contract];
 
 /// What is the same for all clients.
 #[derive(Debug, Clone)]
@@ -52,7 +66,7 @@ struct Question {
 pub(super) struct Asking {
     health: Arc<BackendHealth>,
     backend: BackendId,
-    questions: [Question; 3],
+    questions: [Question; 2],
     interval: Duration,
     timeout: Duration,
     is_gated: bool,
@@ -71,7 +85,7 @@ impl Asking {
     ) -> Option<Self> {
         let backend = BackendId::try_from(client.checked_rem(u32::from(backends))?).ok()?;
         let mut rng = rng_of(seed, 0x61_736B);
-        let interval = terms.interval * 3;
+        let interval = terms.interval * 2;
         let health = BackendHealth::new(terms.config.clone(), now, &mut rng);
         let questions = KINDS.map(|_| Question {
             at: now + interval.mul_f64(rng.random::<f64>()),
@@ -97,37 +111,64 @@ impl Asking {
         self.health.is_degraded(now)
     }
 
+    /// When there is something to do: while a question is under way, not before its end.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.questions.iter().map(|question| question.at).min()
+        let all = self.questions.iter();
+        let asked = all.clone().find(|question| question.asked.is_some());
+        asked
+            .or_else(|| all.min_by_key(|question| question.at))
+            .map(|question| question.at)
     }
 
     /// The next question that is to be asked.
     pub(super) fn poll(&mut self, now: Instant) -> Option<(BackendId, Work, u64)> {
-        for (work, question) in KINDS.into_iter().zip(&mut self.questions) {
-            if question.at > now {
-                continue;
-            }
-            if let Some((_, attempt)) = question.asked.take() {
+        self.give_up(now);
+        if self
+            .questions
+            .iter()
+            .any(|question| question.asked.is_some())
+        {
+            return None;
+        }
+        let mut due: [_; 2] = std::array::from_fn(|index| index);
+        due.sort_by_key(|index| self.questions.get(*index).map(|question| question.at));
+        due.into_iter().find_map(|index| self.ask(index, now))
+    }
+
+    /// What nobody answered in time has failed, and is due.
+    fn give_up(&mut self, now: Instant) {
+        for question in &mut self.questions {
+            if question.at <= now
+                && let Some((_, attempt)) = question.asked.take()
+            {
                 self.health.failed(attempt, now);
             }
-            let attempt = if self.is_gated {
-                match self.health.admit(work, now) {
-                    Admission::Go(attempt) | Admission::Probe(attempt) => attempt,
-                    Admission::Wait(wait) => {
-                        // A wait that is over is one that a look later shows.
-                        question.at = wait.until.max(now + Duration::from_millis(1));
-                        continue;
-                    }
-                }
-            } else {
-                self.health.begin(work, now)
-            };
-            self.calls = self.calls.wrapping_add(1);
-            question.asked = Some((self.calls, attempt));
-            question.at = now + self.timeout;
-            return Some((self.backend, work, u64::from(self.calls)));
         }
-        None
+    }
+
+    /// Asks this, if it is due and may be asked.
+    fn ask(&mut self, index: usize, now: Instant) -> Option<(BackendId, Work, u64)> {
+        let work = *KINDS.get(index)?;
+        let question = self.questions.get_mut(index)?;
+        if question.at > now {
+            return None;
+        }
+        let attempt = if self.is_gated {
+            match self.health.admit(work, now) {
+                Admission::Go(attempt) | Admission::Probe(attempt) => attempt,
+                Admission::Wait(wait) => {
+                    // A wait that is over is one that a look later shows.
+                    question.at = wait.until.max(now + Duration::from_millis(1));
+                    return None;
+                }
+            }
+        } else {
+            self.health.begin(work, now)
+        };
+        self.calls = self.calls.wrapping_add(1);
+        question.asked = Some((self.calls, attempt));
+        question.at = now + self.timeout;
+        Some((self.backend, work, u64::from(self.calls)))
     }
 
     /// What an answer says; whether it began when, and came as hoped.
@@ -142,7 +183,7 @@ impl Asking {
         match answer {
             Answer::Yes => {
                 self.health.succeeded(attempt, now);
-                let jitter = self.rng.random_range(0.75..=1.25);
+                let jitter = self.rng.random_range(0.8..=1.2);
                 question.at = now + self.interval.mul_f64(jitter);
                 return Some(begun);
             }

@@ -194,6 +194,12 @@ impl ClientNode<Bytes> for QuellClient {
         self.feed(now);
     }
 
+    fn on_far_has(&mut self, item: &Item) {
+        if let Some(user) = self.users.get_mut(usize::from(item.flow)) {
+            user.on_far_has(item.number);
+        }
+    }
+
     fn on_connected(&mut self, server: ServerId, attempt: u64, now: Instant) {
         if let Some(exit) = self.exit_of(server) {
             self.core.on_connected(exit, attempt, now);
@@ -305,6 +311,7 @@ impl ClientNode<Bytes> for QuellClient {
             waiting_items: waiting as u64,
             held_bytes: held_of(&status),
             dropped: dropped_of(&status),
+            sent_again: self.users.iter().map(User::sent_again).sum(),
             degraded: self.asking.as_ref().is_some_and(|a| a.is_degraded(now)),
             unaccounted: status.unaccounted,
         }

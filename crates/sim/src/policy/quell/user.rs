@@ -5,6 +5,12 @@
 //!                       └─ a SYN at once, then after 1, 2, 4 … s each; seven, then another port
 //! ```
 //!
+//! A reset is an honest word: what the far side has not acknowledged until then may not have come. It goes again over the
+//! next connection, first and in its order, as an application does that is told so; what the far side has does not. The
+//! far side's acknowledgement is told by the world, at once, and so is decided when the next connection stands: a copy of
+//! the old one that is under way for longer than a whole handshake of the new one does not happen here. What is lost
+//! without a reset is not sent again: a tunnel that loses in silence is to be seen.
+//!
 //! Items wait here until the connection stands, and while the client wants no more. The far end answers SYNs and nothing
 //! else: acknowledgements of TCP's own are left out, as they are for every policy. An item's number is the sequence number
 //! of its segment, its flow the acknowledgement number, so that the shortest segment can bear it.
@@ -44,6 +50,11 @@ pub(super) struct User {
     pub(super) port: u16,
     state: State,
     waiting: VecDeque<Item>,
+    /// Handed over on this connection, and not acknowledged by the far side.
+    unacked: VecDeque<Item>,
+    /// The same of connections that were reset: to go before all that waits.
+    again: VecDeque<Item>,
+    sent_again: u64,
     /// The exit that its SYN went over first.
     pub(super) first_exit: Option<u16>,
 }
@@ -55,6 +66,9 @@ impl User {
             port: 0,
             state: State::Closed,
             waiting: VecDeque::new(),
+            unacked: VecDeque::new(),
+            again: VecDeque::new(),
+            sent_again: 0,
             first_exit: None,
         }
     }
@@ -64,15 +78,35 @@ impl User {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.again.len() + self.waiting.len()
+    }
+
+    /// Items that went again after a reset.
+    pub(super) fn sent_again(&self) -> u64 {
+        self.sent_again
+    }
+
+    /// The far side acknowledged this one.
+    pub(super) fn on_far_has(&mut self, number: u32) {
+        for list in [&mut self.unacked, &mut self.again] {
+            // Mostly the first.
+            if let Some(place) = list.iter().position(|item| item.number == number) {
+                list.remove(place);
+                return;
+            }
+        }
     }
 
     /// Begins to connect, if there is a reason to.
     pub(super) fn open(&mut self, next_port: &mut u16, now: Instant) {
         let is_tcp = |item: &Item| item.kind == Kind::Tcp;
-        if self.state == State::Closed && self.waiting.front().is_some_and(is_tcp) {
+        if self.state == State::Closed && self.front().is_some_and(is_tcp) {
             self.begin(next_port, now);
         }
+    }
+
+    fn front(&self) -> Option<&Item> {
+        self.again.front().or_else(|| self.waiting.front())
     }
 
     fn begin(&mut self, next_port: &mut u16, at: Instant) {
@@ -148,16 +182,28 @@ impl User {
             State::Opening(..) => REFUSED_WAIT,
             State::Closed => return,
         };
+        while let Some(item) = self.unacked.pop_back() {
+            self.again.push_front(item);
+        }
         self.begin(next_port, now + wait);
     }
 
     /// The next packet of an item that may leave.
     pub(super) fn poll_packet(&mut self, own: Ipv4Addr) -> Option<Bytes> {
-        let front = self.waiting.front()?;
+        let front = self.front()?;
         if front.kind == Kind::Tcp && self.state != State::Open {
             return None;
         }
-        let item = self.waiting.pop_front()?;
+        let item = match self.again.pop_front() {
+            Some(item) => {
+                self.sent_again += 1;
+                item
+            }
+            None => self.waiting.pop_front()?,
+        };
+        if item.kind == Kind::Tcp {
+            self.unacked.push_back(item);
+        }
         if self.waiting.is_empty() && self.waiting.capacity() > 64 {
             self.waiting = VecDeque::new();
         }

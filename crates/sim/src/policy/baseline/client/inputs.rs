@@ -149,6 +149,7 @@ impl ClientNode<Unit> for Client {
             waiting_items: self.held.len() as u64,
             held_bytes: bytes + self.held_bytes,
             dropped: self.books.dropped,
+            sent_again: 0,
             degraded: self.rules.contract.gated && self.calls.is_degraded(now),
             unaccounted: self.books.accepted.cast_signed() - accounted.cast_signed(),
         }
