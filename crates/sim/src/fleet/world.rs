@@ -260,8 +260,9 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
             let stands = Fact::Stands { client: id, facts };
             self.checks.saw(stands, self.now_ns);
             if facts.unaccounted != 0 {
-                let words = format!("client {id}: {} items are nowhere", facts.unaccounted);
-                self.books.complain(words);
+                let count = facts.unaccounted;
+                let words = || format!("{count} items of client {id}");
+                self.books.complain("nowhere", words);
             }
         }
     }

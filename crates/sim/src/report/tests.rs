@@ -72,6 +72,7 @@ fn run(policies: Vec<PolicyOutcome>) -> Outcome {
         duration_ms: 3_000,
         faults_ms: vec![("it's <cut>".to_owned(), 1_000, 2_000)],
         not_modelled: vec!["Nothing & more.".to_owned()],
+        bars: Vec::new(),
         policies,
     }
 }
