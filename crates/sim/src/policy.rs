@@ -62,6 +62,8 @@ quells! {
     "quell-no-backoff" Backoff "what failed is dialled again at once";
     "quell-no-quiet" Quiet "no ceiling over what is sent while nothing makes progress";
     "quell-no-probe-gate" ProbeGate "the backend is asked each second, whatever its health";
+    "quell-no-gates" Gates "without backoff, budget and quiet ceiling";
+    "quell-no-stall-no-budget" StallAndBudget "without a budget, where nothing stalls that would spare it";
 }
 
 macro_rules! baselines {
