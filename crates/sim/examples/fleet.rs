@@ -40,6 +40,7 @@ fn scenario() -> Scenario {
             flap: None,
         }],
         bounds: Default::default(),
+        bars: Default::default(),
     }
 }
 

@@ -37,6 +37,7 @@ use crate::scenario::Scenario;
 
 use carriage::Carriages;
 use carriage::model::Models;
+use carriage::open::Opens;
 use node::Policy;
 
 /// A user's item that is none: what a policy sends of its own, such as a SYN. For [`Policy::packs`].
@@ -109,6 +110,19 @@ pub fn run_with<P: Policy>(
     progress: &mut dyn FnMut(Duration),
 ) -> Result<PolicyOutcome, SimError> {
     run_over(scenario, policy, Models, options, progress)
+}
+
+/// Lives through a scenario with this policy, over connections that hold nothing back: see [`carriage::open`].
+///
+/// # Errors
+/// A world that never comes to rest.
+pub fn run_open<P: Policy>(
+    scenario: &Scenario,
+    policy: (&str, &P),
+    options: &Options,
+    progress: &mut dyn FnMut(Duration),
+) -> Result<PolicyOutcome, SimError> {
+    run_over(scenario, policy, Opens, options, progress)
 }
 
 /// Lives through a scenario with this policy, over connections of the caller's.

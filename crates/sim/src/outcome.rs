@@ -5,6 +5,8 @@
 
 use serde::Serialize;
 
+use crate::report::Bar;
+
 /// What one policy did in one scenario.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PolicyOutcome {
@@ -46,13 +48,18 @@ pub struct PolicyOutcome {
     pub backend_requests: Rate,
     /// From the heal to the first of a client's items that came out, in milliseconds.
     pub recovery_ms: Quantiles,
+    /// From the heal to the last item that came out of those that a client's user had offered before it. Clients of whom
+    /// none came are not among them: what came to nothing is in `lost_items`.
+    pub caught_up_ms: Quantiles,
+    /// From the heal to the first item that came out of those that were offered after it.
+    pub fresh_ms: Quantiles,
     /// Clients that never recovered.
     pub never_recovered: u64,
     /// Sessions that ended, by whatever.
     pub sessions_lost: u64,
     /// Providers that fell over, if they can.
     pub providers_fallen: u64,
-    /// What checkers complained of: the first few of each, in words.
+    /// What checkers complained of: the first few of each, and of what the books found a line a kind, with its count.
     pub complaints: Vec<String>,
     /// The course, in steps of [`Series::step_ms`].
     pub series: Series,
@@ -141,6 +148,8 @@ pub struct Outcome {
     pub faults_ms: Vec<(String, u64, u64)>,
     /// What is not modelled, in sentences.
     pub not_modelled: Vec<String>,
+    /// What is claimed of quell beside the others, and whether it holds.
+    pub bars: Vec<Bar>,
     /// Each policy.
     pub policies: Vec<PolicyOutcome>,
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `quell` | the core that production runs, as configured |
 //! | `quell-no-…`, `quell-race-all` | the same less one mechanism: see [`quell::Ablation`] |
-//! | `upstream-…`, `report-…` | what it is compared with: see [`baseline`] |
+//! | `upstream-…`, `report-…` | what it is compared with: see [`baseline`], over a carrier that [holds nothing back](crate::fleet::carriage::open) |
+//! | `upstream-…+quic`, `report-…+quic` | the same over the QUIC that quell has, with its congestion window |
 //!
 //! A policy is a type that implements [`crate::fleet::node::Policy`]; a new one is a row here.
 
@@ -30,7 +31,7 @@ type Run =
 /// A policy by name.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyName {
-    /// Its name: lower case, digits and dashes.
+    /// Its name: lower case, digits and dashes, and `+quic` where the carrier is not the policy's usual one.
     pub name: &'static str,
     /// What it is, in a line.
     pub summary: &'static str,
@@ -61,6 +62,8 @@ quells! {
     "quell-no-backoff" Backoff "what failed is dialled again at once";
     "quell-no-quiet" Quiet "no ceiling over what is sent while nothing makes progress";
     "quell-no-probe-gate" ProbeGate "the backend is asked each second, whatever its health";
+    "quell-no-gates" Gates "without backoff, budget and quiet ceiling";
+    "quell-no-stall-no-budget" StallAndBudget "without a budget, where nothing stalls that would spare it";
 }
 
 macro_rules! baselines {
@@ -69,6 +72,13 @@ macro_rules! baselines {
         const BASELINES: &[PolicyName] = &[$(PolicyName {
             name: $name,
             summary: $summary,
+            run: |name, scenario, options, progress| {
+                let policy = Baseline::new(&$rules);
+                fleet::run_open(scenario, (name, &policy), options, progress)
+            },
+        }, PolicyName {
+            name: concat!($name, "+quic"),
+            summary: concat!($summary, "; over a QUIC with congestion control"),
             run: |name, scenario, options, progress| {
                 let policy = Baseline::new(&$rules);
                 fleet::run_with(scenario, (name, &policy), options, progress)

@@ -12,6 +12,7 @@
 //!
 //! | file | what it is for |
 //! |---|---|
+//! | `bar` | what is claimed beside others, and whether it holds |
 //! | `grid` | the rows and columns of the tables |
 //! | `table` | them as text |
 //! | `csv`, `json` | every figure |
@@ -19,6 +20,7 @@
 //! | `text` | figures and text as people read them |
 //! | `verdict` | which bounds held |
 
+mod bar;
 mod csv;
 pub mod grid;
 pub mod html;
@@ -37,6 +39,7 @@ use serde_json::Value;
 use crate::outcome::{Outcome, PolicyOutcome};
 use crate::scenario::Scenario;
 
+pub use bar::{Bar, bars};
 pub use csv::csv;
 pub use scale::{Kind, Scale};
 pub use table::Tables;
@@ -69,6 +72,7 @@ pub fn outcome(scenario: &Scenario, seed: u64, policies: Vec<PolicyOutcome>) -> 
             .iter()
             .map(|words| (*words).to_owned())
             .collect(),
+        bars: bars(&scenario.bars, &policies),
         policies,
     }
 }

@@ -38,6 +38,7 @@ mod read;
 mod tests;
 mod timeline;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -68,6 +69,9 @@ pub struct Scenario {
     pub fault: Vec<Fault>,
     /// What must hold; beyond what the checkers hold always.
     pub bounds: Bounds,
+    /// What is claimed of quell beside what it is compared with.
+    #[serde(skip_serializing_if = "Bars::is_empty")]
+    pub bars: Bars,
 }
 
 /// How many there are.
@@ -330,4 +334,23 @@ pub struct Bounds {
     pub lost_items_max: Option<u64>,
     /// Most providers that fell over.
     pub providers_fallen_max: Option<u64>,
+}
+
+/// What is claimed of quell beside others. One that does not hold is shown and fails nothing: it is partly another's figure.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Bars {
+    /// That quell's UDP bytes while anything is broken are at most 1/n of those of a policy of this name. n is 1 to 10^9; at
+    /// most 16 policies.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub outage_bytes_part: BTreeMap<String, u64>,
+    /// That quell recovers soonest of all that are no ablation of it.
+    pub recovers_first: bool,
+}
+
+impl Bars {
+    /// Whether nothing is claimed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }

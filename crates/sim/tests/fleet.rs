@@ -36,6 +36,7 @@ fn quiet() -> Scenario {
         work: vec![messages(s(1))],
         fault: Vec::new(),
         bounds: Default::default(),
+        bars: Default::default(),
     }
 }
 

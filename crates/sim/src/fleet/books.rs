@@ -99,6 +99,10 @@ struct Items {
     packs: BTreeMap<(ServerId, u64, u32), Sends>,
     /// When the first item came out after the heal; 0: none.
     recovered_ns: u64,
+    /// When the last came out, after the heal, of those that were offered before it; 0: none.
+    caught_up_ns: u64,
+    /// When the first came out of those that were offered after the heal; 0: none.
+    fresh_ns: u64,
 }
 
 impl Items {
@@ -141,6 +145,10 @@ pub(crate) struct Books {
     /// From when on what is offered may be under way at the end.
     ripe_until_ns: u64,
     now_ns: u64,
+    /// What was complained of: one kind each, the first in words, and how often.
+    complaints: BTreeMap<&'static str, (String, u64)>,
+    /// What weighs more.
+    first_complaints: Vec<String>,
 }
 
 impl Books {
@@ -176,6 +184,8 @@ impl Books {
             hand_overs: 0,
             ripe_until_ns: duration_ns.saturating_sub(UNDER_WAY_NS),
             now_ns: 0,
+            complaints: BTreeMap::new(),
+            first_complaints: Vec::new(),
         }
     }
 
@@ -243,16 +253,25 @@ impl Books {
         let step = self.step(now_ns);
         let items = &mut self.clients[client as usize];
         if number >= items.offered {
-            return self.complain(format!(
-                "client {client}: item {number} came out and was never offered"
-            ));
+            return self.complain("came out and was never offered", || {
+                format!("item {number} of client {client}")
+            });
         }
         if !items.mark(number) {
             self.outcome.doubled_items += 1;
-            return self.complain(format!("client {client}: item {number} came out twice"));
+            return self.complain("came out twice", || {
+                format!("item {number} of client {client}")
+            });
         }
-        if self.phase == Phase::Healed && items.recovered_ns == 0 {
-            items.recovered_ns = now_ns;
+        if self.phase == Phase::Healed {
+            if items.recovered_ns == 0 {
+                items.recovered_ns = now_ns;
+            }
+            if number < items.offered_at_heal {
+                items.caught_up_ns = now_ns;
+            } else if items.fresh_ns == 0 {
+                items.fresh_ns = now_ns;
+            }
         }
         self.outcome.delivered_items += 1;
         self.outcome.goodput_bytes += u64::from(len_bytes);
@@ -354,28 +373,48 @@ impl Books {
         self.outcome.providers_fallen += 1;
     }
 
-    pub(crate) fn complain(&mut self, words: String) {
-        if self.outcome.complaints.len() < COMPLAINTS_MAX {
-            self.outcome.complaints.push(words);
-        }
+    /// Something of this kind is wrong; of the first of a kind the words are kept.
+    pub(crate) fn complain(&mut self, kind: &'static str, words: impl FnOnce() -> String) {
+        let of_kind = self.complaints.entry(kind);
+        of_kind.or_insert_with(|| (words(), 0)).1 += 1;
     }
 
     /// What weighs more than what was said so far.
     pub(crate) fn complain_first(&mut self, words: Vec<String>) {
-        self.outcome.complaints.splice(0..0, words);
-        self.outcome.complaints.truncate(COMPLAINTS_MAX);
+        self.first_complaints = words;
+    }
+
+    /// What weighs most, then a line a kind.
+    fn complaints(&mut self) -> Vec<String> {
+        let kinds = std::mem::take(&mut self.complaints).into_iter();
+        let kinds = kinds.map(|(kind, (words, count))| match count {
+            1 => format!("{kind}: {words}"),
+            _ => format!("{kind}: {count} times, first {words}"),
+        });
+        let first = std::mem::take(&mut self.first_complaints);
+        first
+            .into_iter()
+            .chain(kinds)
+            .take(COMPLAINTS_MAX)
+            .collect()
     }
 
     // --- the end --------------------------------------------------------------------
 
     pub(crate) fn finish(mut self) -> PolicyOutcome {
+        self.outcome.complaints = self.complaints();
         let steady_ns = self
             .broken
             .first()
             .map_or(0, |(first, _)| first - first / 2);
-        let mut recoveries = Vec::new();
+        let (mut recoveries, mut caught_up, mut fresh) = (Vec::new(), Vec::new(), Vec::new());
         let heal_ns = self.heal_ns();
         for items in &self.clients {
+            if let Some(heal_ns) = heal_ns {
+                let after = |at_ns: u64| (at_ns > 0).then(|| (at_ns - heal_ns) / 1_000_000);
+                caught_up.extend(after(items.caught_up_ns));
+                fresh.extend(after(items.fresh_ns));
+            }
             let waited = items.offered > items.came_at_heal.min(items.offered);
             match heal_ns {
                 Some(heal_ns) if items.recovered_ns > 0 => {
@@ -389,6 +428,8 @@ impl Books {
         }
         let outcome = &mut self.outcome;
         outcome.recovery_ms = quantiles(recoveries);
+        outcome.caught_up_ms = quantiles(caught_up);
+        outcome.fresh_ms = quantiles(fresh);
         let lost = |items: &Items| u64::from(items.ripe - items.came_of(items.ripe));
         outcome.lost_items = self.clients.iter().map(lost).sum();
         outcome.under_way_items =

@@ -5,9 +5,10 @@
 //! datagrams between the ends, through whatever the way does to them.
 //!
 //! There are two: `model`, cheap, and a real QUIC under the same virtual time, for truth. A test holds them within a
-//! stated tolerance of each other.
+//! stated tolerance of each other. `open` is the model without a congestion window, beneath what quell is compared with.
 
 pub mod model;
+pub mod open;
 #[cfg(feature = "quic")]
 pub mod quic;
 

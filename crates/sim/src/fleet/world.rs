@@ -263,8 +263,9 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
             self.checks.saw(stands, self.now_ns);
             self.books.sent_again(facts.sent_again);
             if facts.unaccounted != 0 {
-                let words = format!("client {id}: {} items are nowhere", facts.unaccounted);
-                self.books.complain(words);
+                let count = facts.unaccounted;
+                let words = || format!("{count} items of client {id}");
+                self.books.complain("nowhere", words);
             }
         }
     }

@@ -56,6 +56,30 @@ pub enum Ablation {
     Quiet,
     /// The gate before the backend.
     ProbeGate,
+    /// All that holds dials and bytes back together: [`Self::Backoff`], [`Self::Budget`], [`Self::Quiet`].
+    Gates,
+    /// [`Self::Stall`] and [`Self::Budget`]: a path that is taken for silent asks for too few resends to meet the budget,
+    /// so that what the budget is worth shows only beside [`Self::Stall`].
+    StallAndBudget,
+}
+
+impl Ablation {
+    /// Whether it leaves this one mechanism out.
+    fn leaves_out(self, one: Self) -> bool {
+        match self {
+            Self::Gates => [Self::Backoff, Self::Budget, Self::Quiet].contains(&one),
+            Self::StallAndBudget => [Self::Stall, Self::Budget].contains(&one),
+            Self::None
+            | Self::Cap
+            | Self::Budget
+            | Self::Widening
+            | Self::Stall
+            | Self::RaceAll
+            | Self::Backoff
+            | Self::Quiet
+            | Self::ProbeGate => self == one,
+        }
+    }
 }
 
 /// The policy.
@@ -79,7 +103,7 @@ fn key_of(client: ClientId) -> PublicKey {
 
 /// The budget of one process: that of the product, or one that never binds.
 fn budget_of(ablation: Ablation) -> ProcessBudget {
-    if ablation != Ablation::Budget {
+    if !ablation.leaves_out(Ablation::Budget) {
         return ProcessBudget::default();
     }
     ProcessBudget::new(SilenceConfig {
@@ -110,42 +134,27 @@ impl Quell {
 
 fn ablate(client: &mut ClientConfig, provider: &mut ProviderConfig, ablation: Ablation) {
     for path in [&mut client.path, &mut provider.path] {
-        match ablation {
-            Ablation::Cap => {
-                path.lanes.send.max_resend_count = 254;
-            }
-            Ablation::Stall => {
-                path.health.hush_ptos = 1_000_000;
-                path.health.stall_ptos = 1_000_000;
-                path.health.stall_time_min = Duration::from_secs(86_400);
-                path.health.data_dead_rounds = u32::MAX;
-            }
-            Ablation::None
-            | Ablation::Budget
-            | Ablation::Widening
-            | Ablation::RaceAll
-            | Ablation::Backoff
-            | Ablation::Quiet
-            | Ablation::ProbeGate => {}
+        if ablation.leaves_out(Ablation::Cap) {
+            path.lanes.send.max_resend_count = 254;
+        }
+        if ablation.leaves_out(Ablation::Stall) {
+            path.health.hush_ptos = 1_000_000;
+            path.health.stall_ptos = 1_000_000;
+            path.health.stall_time_min = Duration::from_secs(86_400);
+            path.health.data_dead_rounds = u32::MAX;
         }
     }
-    match ablation {
-        Ablation::RaceAll => {
-            client.racer.race_client_count = 3;
-            client.racer.hedge_delay = Duration::from_nanos(1);
-            client.racer.budget.race_share_percent = 100_000;
-            client.racer.budget.race_copies_per_s = 1_000_000;
-        }
-        Ablation::Backoff => without_backoff(client),
-        Ablation::Quiet => {
-            client.quiet.quiet_bytes = u64::MAX / 4;
-        }
-        Ablation::None
-        | Ablation::Cap
-        | Ablation::Budget
-        | Ablation::Widening
-        | Ablation::Stall
-        | Ablation::ProbeGate => {}
+    if ablation.leaves_out(Ablation::RaceAll) {
+        client.racer.race_client_count = 3;
+        client.racer.hedge_delay = Duration::from_nanos(1);
+        client.racer.budget.race_share_percent = 100_000;
+        client.racer.budget.race_copies_per_s = 1_000_000;
+    }
+    if ablation.leaves_out(Ablation::Backoff) {
+        without_backoff(client);
+    }
+    if ablation.leaves_out(Ablation::Quiet) {
+        client.quiet.quiet_bytes = u64::MAX / 4;
     }
 }
 

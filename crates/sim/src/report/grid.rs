@@ -1,8 +1,9 @@
 //! The rows and columns of the tables, for the terminal and for the page alike.
 
+use super::bar::Bar;
 use super::text::{bytes, grouped, ratio, time};
 use super::verdict::{Verdict, peak_over_steady};
-use crate::outcome::{ByCause, Outcome, PolicyOutcome};
+use crate::outcome::{ByCause, Outcome, PolicyOutcome, Quantiles};
 
 /// A column's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,14 @@ const COSTS: &[Column] = &[
     ),
     column("p99", "99 of 100 clients had"),
     column("max", "the last client had; or how many never had"),
+    column(
+        "caught up",
+        "the last client had all that was offered before the heal and came at all",
+    ),
+    column(
+        "fresh",
+        "the last client had an item through that was offered after the heal",
+    ),
     column("lost", "items that never came, and no reset said so"),
     column("twice", "items that came once more"),
     column("goodput", "user bytes that were delivered"),
@@ -78,6 +87,13 @@ const BOUNDS: &[Column] = &[
     column("figure", "what was found"),
     column("at most", "what may be at most"),
     column("verdict", "whether it held"),
+];
+
+const BARS: &[Column] = &[
+    column("claim", "what is claimed of quell"),
+    column("quell", "what quell has"),
+    column("other", "what the other has"),
+    column("verdict", "whether it holds"),
 ];
 
 const FAULTS: &[Column] = &[
@@ -122,10 +138,20 @@ fn cost(policy: &PolicyOutcome) -> Vec<String> {
             0 => quantile(recovery.max),
             never => format!("{} never", grouped(never)),
         },
+        last_of(&policy.caught_up_ms),
+        last_of(&policy.fresh_ms),
         grouped(policy.lost_items),
         grouped(policy.doubled_items),
         bytes(policy.goodput_bytes),
     ]
+}
+
+/// The longest of these times, if there is one.
+fn last_of(times: &Quantiles) -> String {
+    match times.count {
+        0 => "-".to_owned(),
+        _ => time(times.max),
+    }
 }
 
 /// One row a policy: what the bytes of the whole run were for.
@@ -163,6 +189,22 @@ pub fn bounds(verdicts: &[Verdict]) -> Grid {
         caption: "What has to hold",
         columns: BOUNDS,
         rows: verdicts.iter().map(row).collect(),
+    }
+}
+
+/// One row a claim beside others; no rows where nothing is claimed.
+#[must_use]
+pub fn bars(outcome: &Outcome) -> Grid {
+    let row = |bar: &Bar| {
+        let cells = [&bar.claim, &bar.quell, &bar.other].map(String::clone);
+        let mut row = cells.to_vec();
+        row.push(bar.verdict().to_owned());
+        row
+    };
+    Grid {
+        caption: "What is claimed beside the others",
+        columns: BARS,
+        rows: outcome.bars.iter().map(row).collect(),
     }
 }
 

@@ -98,6 +98,7 @@ fn write_section(page: &mut String, number: usize, section: &Section<'_>) {
     let causes = grid::causes(outcome);
     write_grid(page, &causes);
     write_columns(page, &causes);
+    write_grid(page, &grid::bars(outcome));
     for (plot_number, plot) in plots(outcome).iter().enumerate() {
         write_plot(page, &format!("s{number}p{plot_number}"), plot);
     }

@@ -38,7 +38,8 @@ impl fmt::Display for Tables<'_> {
             writeln!(f, "broken from {} to {}: {name}", time(*from), time(*until))?;
         }
         let costs = grid::costs(outcome);
-        for grid in [&costs, &grid::causes(outcome), &grid::bounds(self.verdicts)] {
+        let (causes, bars) = (grid::causes(outcome), grid::bars(outcome));
+        for grid in [&costs, &causes, &bars, &grid::bounds(self.verdicts)] {
             if !grid.rows.is_empty() {
                 writeln!(f, "\n{}", grid.caption)?;
                 write_grid(f, grid)?;

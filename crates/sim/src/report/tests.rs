@@ -72,6 +72,7 @@ fn run(policies: Vec<PolicyOutcome>) -> Outcome {
         duration_ms: 3_000,
         faults_ms: vec![("it's <cut>".to_owned(), 1_000, 2_000)],
         not_modelled: vec!["Nothing & more.".to_owned()],
+        bars: Vec::new(),
         policies,
     }
 }
@@ -337,9 +338,9 @@ a: a < b & \"c\"
 broken from 1.00 s to 2.00 s: it's <cut>
 
 What it cost, and how it ended
-policy         outage out  copies  most sends  dials  backend peak     p50     p99     max  lost  twice  goodput
-quell             62.9 MB    1.50          12  1,234     5 (2.50×)  250 ms  1.25 s  61.0 s     1      2  1.80 kB
-a-longer-name     62.9 MB    1.50          12  1,234     5 (2.50×)  250 ms  1.25 s  61.0 s     1      2  1.80 kB
+policy         outage out  copies  most sends  dials  backend peak     p50     p99     max  caught up  fresh  lost  twice  goodput
+quell             62.9 MB    1.50          12  1,234     5 (2.50×)  250 ms  1.25 s  61.0 s          -      -     1      2  1.80 kB
+a-longer-name     62.9 MB    1.50          12  1,234     5 (2.50×)  250 ms  1.25 s  61.0 s          -      -     1      2  1.80 kB
 
 UDP payload of clients in the whole run, by what it was for
 policy         first send  resend  race  ack  ping  control  dial   QUIC      all   back

@@ -34,6 +34,9 @@ pub(super) const ANSWER: RangeInclusive<u16> = 0..=1_400;
 pub(super) const PACKETS: RangeInclusive<u32> = 1..=100_000;
 pub(super) const CLOCK_S: RangeInclusive<i64> = -86_400..=86_400;
 pub(super) const SENDS: RangeInclusive<u32> = 1..=u32::MAX;
+/// The part of another's that a bar speaks of.
+pub(super) const PART: RangeInclusive<u64> = 1..=1_000_000_000;
+pub(super) const BARS_MAX: usize = 16;
 /// What TOML can write.
 pub(super) const ANY: RangeInclusive<u64> = 0..=i64::MAX as u64;
 
@@ -56,6 +59,18 @@ const FAULTS_MAX: usize = 256;
 const ITEMS_MAX: u64 = 100_000_000;
 
 pub(super) const NAME_FORM: &str = "1 to 64 lower case letters, digits and dashes";
+pub(super) const BARS_FORM: &str =
+    "at most 16 policies with a number of 1 to 1000000000 each, such as { report-claim = 500 }";
+
+/// Whether a policy could be called so.
+pub(super) fn is_policy_name(name: &str) -> bool {
+    let is_allowed = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
+    (1..=NAME_CHARS_MAX).contains(&name.len())
+        && name
+            .chars()
+            .all(|char| is_allowed(char) || "-+".contains(char))
+}
+
 pub(super) const WHOM_FORM: &str =
     "\"all\", a part of them such as \"50%\", or numbers such as [0, 3]";
 

@@ -101,6 +101,11 @@ impl Keys {
         })
     }
 
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, ConfigError> {
+        self.read(key, "true or false", Value::as_bool)
+    }
+
     /// A value of whatever type.
     pub(super) fn value(&mut self, key: &'static str) -> Option<Value> {
         self.asked.push(key);

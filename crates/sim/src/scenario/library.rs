@@ -25,6 +25,8 @@ const LIBRARY: &[Named] = library![
     "ack-blackout-cold",
     "ack-blackout",
     "full-blackout",
+    "long-blackout",
+    "lossy-degraded",
     "asymmetric-up",
     "asymmetric-down",
     "backend-blackout",

@@ -16,7 +16,7 @@ use toml::{Table, Value};
 use super::check::{self, kinds};
 use super::keys::{Keys, shown};
 use super::{
-    BackendModel, Bounds, Direction, Fault, FaultKind, Fleet, PathModel, Scenario, Whom, Work,
+    BackendModel, Bars, Bounds, Direction, Fault, FaultKind, Fleet, PathModel, Scenario, Whom, Work,
 };
 
 /// Longest text of a scenario, in bytes: some thousand faults.
@@ -133,6 +133,7 @@ fn scenario(mut keys: Keys) -> Result<Scenario, ConfigError> {
             .map(fault)
             .collect::<Result<_, _>>()?,
         bounds: bounds(keys.table("bounds")?)?,
+        bars: bars(keys.table("bars")?)?,
     };
     keys.finish()?;
     Ok(scenario)
@@ -278,6 +279,28 @@ fn bounds(mut keys: Keys) -> Result<Bounds, ConfigError> {
     };
     keys.finish()?;
     Ok(bounds)
+}
+
+fn bars(mut keys: Keys) -> Result<Bars, ConfigError> {
+    let mut bars = Bars {
+        recovers_first: keys.flag("recovers_first")?.unwrap_or(false),
+        ..Bars::default()
+    };
+    if let Some(value) = keys.value("outage_bytes_part") {
+        let parts = value.as_table().filter(|t| t.len() <= check::BARS_MAX);
+        let part = |(name, value): (&String, &Value)| {
+            let part = u64::try_from(value.as_integer()?).ok()?;
+            let is_allowed = check::PART.contains(&part) && check::is_policy_name(name);
+            is_allowed.then(|| (name.clone(), part))
+        };
+        let parts = parts.and_then(|parts| parts.iter().map(part).collect());
+        bars.outage_bytes_part = parts.ok_or_else(|| {
+            let name = keys.name("outage_bytes_part");
+            ConfigError::new(name, shown(&value), check::BARS_FORM)
+        })?;
+    }
+    keys.finish()?;
+    Ok(bars)
 }
 
 /// The key `kind`, one of these.

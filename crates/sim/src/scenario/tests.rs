@@ -252,6 +252,7 @@ fn the_document_names_every_key() {
         ("path", "path."),
         ("backend", "backend."),
         ("bounds", ""),
+        ("bars", "bars."),
     ] {
         // The error about a key that nobody knows lists those that somebody does.
         let error = error(&format!("[{table}]\nno_such_key = 1"));

@@ -66,6 +66,7 @@ pub fn scenario(seed: u64) -> Scenario {
         work,
         fault,
         bounds: Bounds::default(),
+        bars: Default::default(),
     };
     let tail = converge::bound(&ClientConfig::default(), &scenario) + slowest(&scenario.work);
     scenario.duration = ms(millis(healed + tail) + 5_000);

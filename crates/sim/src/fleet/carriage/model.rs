@@ -157,6 +157,17 @@ impl<U: Clone> Carriages<U> for Models {
 }
 
 impl<U> Model<U> {
+    /// One that never holds a datagram back, nor watches over one that left: see [`super::open`].
+    pub(super) fn unheld(now: Instant) -> Self {
+        let mut model = Self {
+            origin: now,
+            client: End::client(),
+            server: End::server(),
+        };
+        (model.client.unheld, model.server.unheld) = (true, true);
+        model
+    }
+
     fn end(&mut self, side: Side) -> &mut End<U> {
         match side {
             Side::Client => &mut self.client,

@@ -183,8 +183,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 break;
             }
             if round == ROUNDS_MAX - 1 {
-                let words = format!("client {client} never comes to rest");
-                self.books.complain(words);
+                let words = || format!("client {client}");
+                self.books.complain("never comes to rest", words);
             }
         }
         self.look_at(client);
@@ -399,9 +399,9 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         self.checks
             .saw(Fact::Dialled { client, server }, self.now_ns);
         if let Some(old) = self.to(client, server) {
-            self.books.complain(format!(
-                "client {client} dials {server} while it is connected"
-            ));
+            self.books.complain("dialled while connected", || {
+                format!("client {client} to provider {server}")
+            });
             self.detach(old);
         }
         let id = self.connect(client, server, attempt);

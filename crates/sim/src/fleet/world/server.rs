@@ -249,8 +249,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             };
             self.settle_session(id);
         }
-        let words = format!("provider {server} never comes to rest");
-        self.books.complain(words);
+        let words = || format!("provider {server}");
+        self.books.complain("never comes to rest", words);
     }
 
     fn next_ready(&mut self, server: ServerId) -> Option<ConnectionId> {

@@ -68,6 +68,8 @@ pub(super) struct End<U> {
     queue: VecDeque<(U, u32)>,
     queued_bytes: u32,
     pub(super) granted: bool,
+    /// No congestion window, and no watch over datagrams that left.
+    pub(super) unheld: bool,
     // Sending.
     next_number: u32,
     sent: VecDeque<Sent>,
@@ -198,7 +200,8 @@ impl<U: Clone> End<U> {
             return Some(udp);
         }
         // A packet is taken for as long as the path carries.
-        let has_room = self.granted || self.in_flight + u32::from(self.mtu()) < self.cwnd;
+        let is_free = self.granted || self.unheld;
+        let has_room = is_free || self.in_flight + u32::from(self.mtu()) < self.cwnd;
         if has_room && let Some(udp) = self.poll_control(now_ns) {
             return Some(udp);
         }
@@ -305,6 +308,7 @@ impl<U> End<U> {
             queue: VecDeque::new(),
             queued_bytes: 0,
             granted: false,
+            unheld: false,
             next_number: 0,
             sent: VecDeque::new(),
             in_flight: 0,
@@ -518,7 +522,8 @@ impl<U> End<U> {
             false => ACK_LEN,
         });
         let len_bytes = (HEADER_LEN + frames_len + ack_len).max(PACKET_LEN_MIN);
-        if asks {
+        let is_datagram = matches!(body, Body::Datagram(_) | Body::Datagrams(_));
+        if asks && !(self.unheld && is_datagram) {
             self.sent.push_back(Sent {
                 number,
                 len_bytes: u16::try_from(len_bytes).unwrap_or(u16::MAX),
@@ -526,9 +531,9 @@ impl<U> End<U> {
                 control,
             });
             self.in_flight += len_bytes.min(u32::from(u16::MAX));
-            if !std::mem::replace(&mut self.asked_since_heard, true) {
-                self.idle_from_ns = now_ns;
-            }
+        }
+        if asks && !std::mem::replace(&mut self.asked_since_heard, true) {
+            self.idle_from_ns = now_ns;
         }
         Udp {
             len_bytes,
