@@ -380,6 +380,13 @@ impl Client {
 
     // --- answers ---------------------------------------------------------
 
+    /// Packets of the TUN that were not carried, whatever the reason: [`Client::status`]
+    /// tells it. A caller that compares this before and after a packet learns at no cost
+    /// whether that one was.
+    pub fn tun_dropped(&self) -> u64 {
+        self.tun_drops.total()
+    }
+
     /// Whether the TUN should be read: whether a packet would find room.
     ///
     /// Without a session packets are taken and dropped, counted: an application

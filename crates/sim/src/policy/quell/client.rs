@@ -71,7 +71,11 @@ impl QuellClient {
                 let Some(packet) = user.poll_packet(own) else {
                     break;
                 };
+                let dropped = self.core.tun_dropped();
                 self.core.handle_packet(packet, now);
+                if self.core.tun_dropped() > dropped && user.take_back() {
+                    break;
+                }
             }
         }
     }

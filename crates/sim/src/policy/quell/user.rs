@@ -6,8 +6,11 @@
 //! ```
 //!
 //! A reset is an honest word: what the far side has not acknowledged until then may not have come. It goes again over the
-//! next connection, first and in its order, as an application does that is told so; what the far side has does not. The
-//! far side's acknowledgement is told by the world, at once, and so is decided when the next connection stands: a copy of
+//! next connection, first and in its order, as an application does that is told so; what the far side has does not.
+//! A segment that the client dropped as it came, with its counter (no session is up: "no_tunnel"), was never accepted. A
+//! user's TCP sends it again after its timeout; here it does at the next occasion.
+//!
+//! The far side's acknowledgement is told by the world, at once, and so is decided when the next connection stands: a copy of
 //! the old one that is under way for longer than a whole handshake of the new one does not happen here. What is lost
 //! without a reset is not sent again: a tunnel that loses in silence is to be seen.
 //!
@@ -84,6 +87,15 @@ impl User {
     /// Items that went again after a reset.
     pub(super) fn sent_again(&self) -> u64 {
         self.sent_again
+    }
+
+    /// The client did not take the last packet: whether it waits here again. What is no TCP does not.
+    pub(super) fn take_back(&mut self) -> bool {
+        let item = self.unacked.pop_back();
+        let is_some = item.is_some();
+        item.into_iter()
+            .for_each(|item| self.again.push_front(item));
+        is_some
     }
 
     /// The far side acknowledged this one.
@@ -182,6 +194,7 @@ impl User {
             State::Opening(..) => REFUSED_WAIT,
             State::Closed => return,
         };
+        self.sent_again += self.unacked.len() as u64;
         while let Some(item) = self.unacked.pop_back() {
             self.again.push_front(item);
         }
@@ -195,10 +208,7 @@ impl User {
             return None;
         }
         let item = match self.again.pop_front() {
-            Some(item) => {
-                self.sent_again += 1;
-                item
-            }
+            Some(item) => item,
             None => self.waiting.pop_front()?,
         };
         if item.kind == Kind::Tcp {
