@@ -417,10 +417,13 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             let Some(node) = &mut self.servers[usize::from(server)].node else {
                 break;
             };
-            if let Some(facts) = connection.carriage.facts(Side::Server) {
+            if let Some(facts) = connection.carriage.facts(Side::Server)
+                && connection.is_news(Side::Server, &facts)
+            {
                 node.on_carrier(session, facts, now);
                 let hushed = node.is_hushed(session, now);
                 connection.carriage.grant(Side::Server, hushed, now);
+                connection.told[Side::Server as usize] = (!hushed).then_some(facts);
             }
             let Some(output) = node.poll_output(session, now) else {
                 break;
@@ -443,6 +446,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 let carriage = &mut connection.carriage;
                 if carriage.send_datagram(Side::Server, unit, causes.total(), now) {
                     pending.add(&causes);
+                    connection.told[Side::Server as usize] = None;
                 }
             }
             ServerOutput::Control { unit, len_bytes } => {
