@@ -32,6 +32,7 @@
 #![warn(missing_docs)]
 
 pub mod arithmetic;
+mod bits;
 pub mod bucket;
 pub mod budget;
 pub mod config;

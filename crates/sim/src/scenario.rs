@@ -91,6 +91,9 @@ pub struct Fleet {
     /// New connections that one provider takes each second; beyond, first packets are lost. 1 to
     /// 10,000,000. `None`: any number.
     pub provider_handshakes_per_s: Option<u32>,
+    /// First packets of dials that one provider bears in a second; with more it falls over, as with too many sessions.
+    /// `None`: any number.
+    pub provider_dials_per_s_max: Option<u32>,
     /// Sessions that one provider bears; with more it falls over, until `provider_restart` later. 1 to 1,000,000.
     /// `None`: any number.
     pub provider_sessions_max: Option<u32>,
@@ -108,6 +111,7 @@ impl Default for Fleet {
             backends: 1,
             start_over: Duration::ZERO,
             provider_handshakes_per_s: None,
+            provider_dials_per_s_max: None,
             provider_sessions_max: None,
             provider_restart: Duration::from_secs(30),
         }

@@ -85,7 +85,8 @@ pub(super) struct Exit {
     sessions: u64,
     pub(super) resumes: u64,
     early_datagrams: u64,
-    ended: PathBooks,
+    /// `None`: none ended. Most exits of a catalog are never dialled.
+    ended: Option<Box<PathBooks>>,
 }
 
 impl Exit {
@@ -109,7 +110,7 @@ impl Exit {
             sessions: 0,
             resumes: 0,
             early_datagrams: 0,
-            ended: PathBooks::default(),
+            ended: None,
         }
     }
 
@@ -183,7 +184,7 @@ impl Exit {
             self.out
                 .extend(end.map(|end| Output::MessagesEnded { exit, end }));
             self.progress_ended += path.progress();
-            self.ended += PathBooks::of(&path);
+            **self.ended.get_or_insert_default() += PathBooks::of(&path);
             self.news.gone = true;
         }
     }
@@ -523,7 +524,7 @@ impl Exit {
             addresses: self.path.is_some().then_some(self.addresses),
             path: self.path.as_deref().map(PathStatus::of),
             early_datagrams: self.early_datagrams,
-            ended: self.ended,
+            ended: self.ended.as_deref().copied().unwrap_or_default(),
             dial_gate: Some(self.dial.gate_status(now)),
             ..ExitStatus::default()
         }

@@ -166,7 +166,7 @@ impl Path {
             departures: Departures::default(),
             turns: Turns::default(),
             icmp: IcmpErrors::default(),
-            recent_large: VecDeque::with_capacity(oversize::RECENT_LARGE_MAX),
+            recent_large: VecDeque::new(),
             received: VecDeque::new(),
             credit_asked_at: None,
             messages_end: None,

@@ -40,6 +40,10 @@ const SLAB_TIME: Duration = Duration::from_millis(100);
 impl Path {
     /// The next datagram to hand to QUIC, while the carrier has room.
     pub fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
+        // An owner that asks all its paths in turn asks most of them for nothing.
+        if self.drained && self.now == now {
+            return None;
+        }
         self.now = now;
         self.drop_aged(now);
         if !self.carrier.has_space() {

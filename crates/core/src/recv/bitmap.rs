@@ -6,7 +6,7 @@
 //!    all here│ 0 1 1 0 0 1 ...               1 │ 0 0 0 ...                  │ refused
 //! ```
 //!
-//! A ring of 64-bit words indexed by number modulo 8,192, 1 KiB in all. Below `base` everything came or was skipped, and
+//! A [`BitRing`], at most 1 KiB. Below `base` everything came or was skipped, and
 //! `base` itself did not: so `base` is an ACK's `cumulative` as it stands. Number 0 is a number like any other (case B59).
 //!
 //! Invariants: no bit is set outside `base..end`; `base ≤ end ≤ base + 8,192`; the bit of `base` is clear. Every number is
@@ -15,8 +15,7 @@
 use quell_wire::frame::AckRange;
 use quell_wire::registry::BITMAP_NUMBERS;
 
-const WORD_BITS: u64 = u64::BITS as u64;
-const WORDS: usize = (BITMAP_NUMBERS / WORD_BITS) as usize;
+use crate::bits::{BitRing, WORD_BITS, bit};
 
 /// Where a number lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub(super) enum Place {
 
 #[derive(Debug)]
 pub(super) struct Bitmap {
-    words: Box<[u64; WORDS]>,
+    bits: BitRing,
     base: u64,
     end: u64,
 }
@@ -39,7 +38,7 @@ pub(super) struct Bitmap {
 impl Bitmap {
     pub(super) fn new() -> Self {
         Self {
-            words: Box::new([0; WORDS]),
+            bits: BitRing::default(),
             base: 0,
             end: 0,
         }
@@ -67,13 +66,13 @@ impl Bitmap {
 
     /// Whether `number` came or was skipped.
     pub(super) fn contains(&self, number: u64) -> bool {
-        number < self.base || (number < self.end && self.words[word(number)] & bit(number) != 0)
+        number < self.base || (number < self.end && self.bits.word(number) & bit(number) != 0)
     }
 
     /// Notes that `number` came. It must be [`Place::Missing`].
     pub(super) fn insert(&mut self, number: u64) {
         debug_assert_eq!(self.place(number), Place::Missing);
-        self.words[word(number)] |= bit(number);
+        *self.bits.word_mut(number) |= bit(number);
         self.end = self.end.max(number + 1);
         self.advance();
     }
@@ -82,7 +81,7 @@ impl Bitmap {
     pub(super) fn skip_to(&mut self, base: u64) {
         debug_assert!(base <= self.base + BITMAP_NUMBERS);
         while self.base < base {
-            self.words[word(self.base)] &= !bit(self.base);
+            self.bits.clear(self.base);
             self.base += 1;
         }
         self.end = self.end.max(self.base);
@@ -92,7 +91,7 @@ impl Bitmap {
     /// Moves `base` over the numbers that came, a word at a time.
     fn advance(&mut self) {
         while self.base < self.end {
-            let slot = &mut self.words[word(self.base)];
+            let slot = self.bits.word_mut(self.base);
             let offset = self.base % WORD_BITS;
             let run = u64::from((*slot >> offset).trailing_ones());
             let mask = u64::MAX.checked_shr(64 - run as u32).unwrap_or(0);
@@ -122,7 +121,7 @@ impl Bitmap {
     /// Never beyond: the number below `end` is set and that of `end` is not, even where its bit is that of `base`.
     fn find(&self, mut at: u64, set: bool) -> Option<u64> {
         while at < self.end {
-            let bits = self.words[word(at)];
+            let bits = self.bits.word(at);
             let wanted = (if set { bits } else { !bits }) >> (at % WORD_BITS);
             if wanted != 0 {
                 return Some(at + u64::from(wanted.trailing_zeros()));
@@ -131,14 +130,6 @@ impl Bitmap {
         }
         None
     }
-}
-
-const fn word(number: u64) -> usize {
-    (number / WORD_BITS) as usize % WORDS
-}
-
-const fn bit(number: u64) -> u64 {
-    1 << (number % WORD_BITS)
 }
 
 #[cfg(test)]
@@ -181,7 +172,7 @@ mod tests {
         assert_eq!(listed(&bitmap), [(78, 77 + 8_191)]);
         bitmap.insert(77);
         assert_eq!((bitmap.base(), bitmap.end()), (77 + 8_192, 77 + 8_192));
-        assert!(bitmap.words.iter().all(|word| *word == 0));
+        assert!(bitmap.bits.words().iter().all(|word| *word == 0));
     }
 
     proptest! {

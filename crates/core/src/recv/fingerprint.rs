@@ -5,8 +5,8 @@
 //! wherever it is seen. It is seen for 8,192 numbers back: a slot lives until the number one window above takes it, which
 //! covers every resend that a window can hold. What is older is taken for a duplicate.
 //!
-//! *Cost.* Eight bytes a number, in pages of 4 KiB that are made when the first of their numbers comes: 64 KiB a lane in
-//! use, 1 page a lane that is not. The checksum takes four independent multiplications for 32 bytes, some 60 ns for 1,200
+//! *Cost.* Eight bytes a number, made as numbers come and doubled up to 64 KiB for a lane that has gone round its window; a
+//! session that sleeps has a few hundred bytes. The checksum takes four independent multiplications for 32 bytes, some 60 ns for 1,200
 //! bytes; the bytes were decrypted just before and lie in the cache. It is no defence against a search for collisions: who
 //! finds one has changed only what was dropped as a duplicate. A change of any one 8-byte word never goes unseen inside its
 //! accumulator, for each step is a bijection; folding four of them to 32 bits lets one change in 2³² through.
@@ -14,8 +14,8 @@
 use quell_wire::frame::Pack;
 use quell_wire::registry::BITMAP_NUMBERS;
 
-const PAGE_NUMBERS: usize = 512;
-const PAGES: usize = BITMAP_NUMBERS as usize / PAGE_NUMBERS;
+/// Places that the first number of a lane makes.
+const LEN_MIN: usize = 16;
 
 /// Odd, with bits all over: 2⁶⁴ divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -69,39 +69,35 @@ fn checksum(head: u64, data: &[u8]) -> u32 {
     (folded.wrapping_mul(MULTIPLIER) >> 32) as u32
 }
 
-type Page = [Fingerprint; PAGE_NUMBERS];
-
 /// The fingerprints of the last 8,192 numbers and of those in the window.
 #[derive(Debug, Default)]
-pub(super) struct Fingerprints {
-    pages: [Option<Box<Page>>; PAGES],
-}
+pub(super) struct Fingerprints(Vec<Fingerprint>);
 
 impl Fingerprints {
     pub(super) fn insert(&mut self, number: u64, fingerprint: Fingerprint) {
-        let (page, slot) = position(number);
-        let page =
-            self.pages[page].get_or_insert_with(|| Box::new([Fingerprint::SKIPPED; PAGE_NUMBERS]));
-        page[slot] = fingerprint;
+        let place = place(number);
+        if place >= self.0.len() {
+            let len = (place + 1).next_power_of_two().max(LEN_MIN);
+            self.0.resize(len, Fingerprint::SKIPPED);
+        }
+        self.0[place] = fingerprint;
     }
 
     /// What was noted last for `number` or for one a multiple of 8,192 away: the caller knows which.
     pub(super) fn slot(&self, number: u64) -> Fingerprint {
-        let (page, slot) = position(number);
-        let page = self.pages[page].as_ref();
-        page.map_or(Fingerprint::SKIPPED, |page| page[slot])
+        let slot = self.0.get(place(number)).copied();
+        slot.unwrap_or(Fingerprint::SKIPPED)
     }
 
-    /// Pages in use, 4 KiB each.
+    /// Places that were made.
     #[cfg(test)]
-    pub(super) fn pages(&self) -> usize {
-        self.pages.iter().flatten().count()
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 }
 
-const fn position(number: u64) -> (usize, usize) {
-    let index = (number % BITMAP_NUMBERS) as usize;
-    (index / PAGE_NUMBERS, index % PAGE_NUMBERS)
+const fn place(number: u64) -> usize {
+    (number % BITMAP_NUMBERS) as usize
 }
 
 #[cfg(test)]
@@ -147,12 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_lane_has_no_page_and_a_far_number_makes_one() {
+    fn places_are_made_as_numbers_come_and_never_more_than_the_window_has() {
         let mut all = Fingerprints::default();
-        assert_eq!(all.pages(), 0);
-        all.insert(8_191, Fingerprint::of(&pack(b"x")));
-        assert_eq!(all.pages(), 1);
-        assert_eq!(all.slot(8_191), Fingerprint::of(&pack(b"x")));
-        assert_eq!(all.slot(0), Fingerprint::SKIPPED);
+        assert_eq!(all.len(), 0);
+        let some = Fingerprint::of(&pack(b"x"));
+        for (number, len) in [(0, 16), (15, 16), (16, 32), (8_191, 8_192), (8_192, 8_192)] {
+            all.insert(number, some);
+            assert_eq!((all.slot(number), all.len()), (some, len));
+        }
+        assert_eq!(all.slot(17), Fingerprint::SKIPPED);
     }
 }

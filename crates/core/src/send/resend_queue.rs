@@ -21,10 +21,10 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use quell_wire::frame::PackFlags;
-use quell_wire::registry::BITMAP_NUMBERS;
 
 use super::byte_ring::ByteRing;
 use super::reservation::Reservation;
+use crate::bits::{BitRing, WORD_BITS, bit};
 
 /// Why a pack is handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,35 +78,28 @@ impl Slot {
 }
 
 /// The numbers of the ring that are open.
-#[derive(Debug)]
-struct OpenBits([u64; BITMAP_NUMBERS as usize / 64]);
+#[derive(Debug, Default)]
+struct OpenBits(BitRing);
 
 impl OpenBits {
-    fn word_and_bit(number: u64) -> (usize, u32) {
-        let place = number % BITMAP_NUMBERS;
-        ((place / 64) as usize, (place % 64) as u32)
-    }
-
     fn set(&mut self, number: u64) {
-        let (word, bit) = Self::word_and_bit(number);
-        self.0[word] |= 1 << bit;
+        *self.0.word_mut(number) |= bit(number);
     }
 
     fn clear(&mut self, number: u64) {
-        let (word, bit) = Self::word_and_bit(number);
-        self.0[word] &= !(1 << bit);
+        self.0.clear(number);
     }
 
     /// The first open number from `from` on and below `end`.
     fn next(&self, mut from: u64, end: u64) -> Option<u64> {
         while from < end {
-            let (word, bit) = Self::word_and_bit(from);
-            let rest = self.0[word] >> bit;
+            let offset = from % WORD_BITS;
+            let rest = self.0.word(from) >> offset;
             if rest != 0 {
                 let number = from + u64::from(rest.trailing_zeros());
                 return (number < end).then_some(number);
             }
-            from += u64::from(64 - bit);
+            from += WORD_BITS - offset;
         }
         None
     }
@@ -134,7 +127,7 @@ impl ResendQueue {
         Self {
             base: 0,
             slots: VecDeque::new(),
-            open: OpenBits([0; BITMAP_NUMBERS as usize / 64]),
+            open: OpenBits::default(),
             open_count: 0,
             bytes: ByteRing::new(window_bytes_max),
             window_bytes: 0,

@@ -1,5 +1,8 @@
 //! A connection in the world: who has it, what has been handed to it, what its far end is.
 
+use quell_core::path::CarrierFacts;
+
+use super::carriage::Side;
 use super::node::{Causes, ClientId, ServerId};
 
 /// Names a connection; a place that is used again has another turn.
@@ -98,4 +101,15 @@ pub(crate) struct Connection<C> {
     pub(crate) node_due_ns: u64,
     /// Whether the client's end is over, as far as the world was told.
     pub(crate) stood: bool,
+    /// What each end's node was told last of what the connection can take. `None`: it is to be told again, for something
+    /// was handed over since, or the node has asked for leave beyond the window.
+    pub(crate) told: [Option<CarrierFacts>; 2],
+}
+
+impl<C> Connection<C> {
+    /// Whether these facts are news for the node of an end. What stands in the queue is looked at each time: whether it
+    /// may leave is a question of time, too.
+    pub(crate) fn is_news(&self, side: Side, facts: &CarrierFacts) -> bool {
+        facts.backlog_bytes > 0 || self.told[side as usize] != Some(*facts)
+    }
 }

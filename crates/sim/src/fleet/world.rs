@@ -353,6 +353,7 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
             wake_ns: NEVER,
             node_due_ns: NEVER,
             stood: false,
+            told: [None; 2],
         });
         let place = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);

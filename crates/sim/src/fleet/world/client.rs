@@ -144,9 +144,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         if !node_is_due {
             return self.wait(client);
         }
-        if let Some(node) = &mut self.clients[client as usize].node
-            && node.poll_timeout().is_some_and(|at| at <= now)
-        {
+        if let Some(node) = &mut self.clients[client as usize].node {
             node.handle_timeout(now);
         }
         self.settle_client(client);
@@ -304,10 +302,13 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             let Some(connection) = connection.and_then(Option::as_mut) else {
                 continue;
             };
-            if let Some(facts) = connection.carriage.facts(Side::Client) {
+            if let Some(facts) = connection.carriage.facts(Side::Client)
+                && connection.is_news(Side::Client, &facts)
+            {
                 node.on_carrier(*server, connection.attempt, facts, now);
                 let hushed = node.is_hushed(*server, now);
                 connection.carriage.grant(Side::Client, hushed, now);
+                connection.told[Side::Client as usize] = (!hushed).then_some(facts);
             }
         }
     }
@@ -360,6 +361,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                         .send_datagram(Side::Client, unit, causes.total(), now)
                 {
                     connection.pending[Side::Client as usize].add(&causes);
+                    connection.told[Side::Client as usize] = None;
                     let handed = Fact::Handed {
                         client,
                         server,

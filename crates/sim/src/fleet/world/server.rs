@@ -101,17 +101,20 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             self.refuse(id);
             return false;
         }
-        if let Some(max) = self.scenario.fleet.provider_handshakes_per_s {
-            let second = now_ns / 1_000_000_000;
-            if at.handshakes.0 != second {
-                at.handshakes = (second, 0);
-            }
-            at.handshakes.1 += 1;
-            if at.handshakes.1 > max {
-                return false;
-            }
+        let second = now_ns / 1_000_000_000;
+        if at.handshakes.0 != second {
+            at.handshakes = (second, 0);
         }
-        let Some(node) = &mut at.node else {
+        at.handshakes.1 += 1;
+        let (count, fleet) = (at.handshakes.1, &self.scenario.fleet);
+        if fleet.provider_dials_per_s_max.is_some_and(|max| count > max) {
+            self.fall_over(server);
+            return false;
+        }
+        if fleet.provider_handshakes_per_s.is_some_and(|max| count > max) {
+            return false;
+        }
+        let Some(node) = &mut self.servers[usize::from(server)].node else {
             return false;
         };
         match node.on_initial(source, is_proven, now) {
@@ -419,10 +422,13 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             let Some(node) = &mut self.servers[usize::from(server)].node else {
                 break;
             };
-            if let Some(facts) = connection.carriage.facts(Side::Server) {
+            if let Some(facts) = connection.carriage.facts(Side::Server)
+                && connection.is_news(Side::Server, &facts)
+            {
                 node.on_carrier(session, facts, now);
                 let hushed = node.is_hushed(session, now);
                 connection.carriage.grant(Side::Server, hushed, now);
+                connection.told[Side::Server as usize] = (!hushed).then_some(facts);
             }
             let Some(output) = node.poll_output(session, now) else {
                 break;
@@ -445,6 +451,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 let carriage = &mut connection.carriage;
                 if carriage.send_datagram(Side::Server, unit, causes.total(), now) {
                     pending.add(&causes);
+                    connection.told[Side::Server as usize] = None;
                 }
             }
             ServerOutput::Control { unit, len_bytes } => {

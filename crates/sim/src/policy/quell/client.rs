@@ -59,13 +59,15 @@ impl QuellClient {
         &mut self.users[usize::from(flow)]
     }
 
-    /// Lets users do what is due, as far as the client takes it.
-    fn feed(&mut self, now: Instant) {
-        let Some(own) = self.own else { return };
+    /// Lets users do what is due, as far as the client takes it; whether that was anything.
+    fn feed(&mut self, now: Instant) -> bool {
+        let Some(own) = self.own else { return false };
+        let mut any = false;
         for user in &mut self.users {
             user.open(&mut self.next_port, now);
             if let Some(syn) = user.poll_syn(own, &mut self.next_port, now) {
                 self.core.handle_packet(syn, now);
+                any = true;
             }
             while user.waiting() > 0 && self.core.wants_packets() {
                 let Some(packet) = user.poll_packet(own) else {
@@ -73,11 +75,13 @@ impl QuellClient {
                 };
                 let dropped = self.core.tun_dropped();
                 self.core.handle_packet(packet, now);
+                any = true;
                 if self.core.tun_dropped() > dropped && user.take_back() {
                     break;
                 }
             }
         }
+        any
     }
 
     /// The TUN got a packet: the answer in it, if there is one.
@@ -266,20 +270,7 @@ impl ClientNode<Bytes> for QuellClient {
                     call,
                 });
             }
-            let waiting = |users: &[User]| users.iter().map(User::waiting).sum::<usize>();
-            let before = (waiting(&self.users), self.next_port);
-            self.feed(now);
-            let quiet = self.core.poll_timeout().is_none_or(|(at, _)| at > now);
-            if quiet && before == (waiting(&self.users), self.next_port) {
-                return None;
-            }
-            if let Some(output) = self.core.poll_output(now) {
-                if let Some(output) = self.output(output, now) {
-                    return Some(output);
-                }
-                continue;
-            }
-            if before == (waiting(&self.users), self.next_port) {
+            if !self.feed(now) {
                 return None;
             }
         }
