@@ -2,24 +2,24 @@
 //!
 //! A checker is a small observer. The world tells it facts as they come to pass, it keeps what it needs and complains in
 //! words; it changes nothing, and believes no policy about what it can see for itself. What is allowed it reckons from the
-//! configuration ([`Terms`]), so that a setting that is changed moves its bound and not a number in here.
+//! configuration (`Terms`), so that a setting that is changed moves its bound and not a number in here.
 //!
 //! | checker | holds | serves |
 //! |---|---|---|
-//! | [`cap`] | no pack is handed over more than 1 + `max_resend_count` times over one path | R-3, R-10 |
-//! | [`once`] | no item comes out twice; what was taken and not dropped has come out by the end | R-21 |
-//! | [`conservation`] | the books of a client are even | R-21 |
-//! | [`memory`] | what is held and unacknowledged is within the windows | R-3 |
-//! | [`single`] | one dial at a time of one server; one request of a kind at a time, paced, while it fails | R-18, R-32 |
-//! | [`quiet`] | without progress a minute's bytes are under the ceiling | R-20 |
-//! | [`budget`] | resends into silence are within the budget | R-3 |
-//! | [`silence`] | a path that does not answer is asked, and carries nothing | R-20 |
-//! | [`widen`] | while degraded the resends that are left are spread | R-4, R-11 |
-//! | [`converge`] | who had an outage delivers again within a bound of the heal | R-20 |
-//! | [`paced`] | a failed dial is not repeated before its wait | R-17, R-31 |
-//! | [`herd`] | the clients of a provider do not come back in the same tenth of a second | R-31 |
+//! | `cap` | no pack is handed over more than 1 + `max_resend_count` times over one path | R-3, R-10 |
+//! | `once` | no item comes out twice; what was taken and not dropped has come out by the end | R-21 |
+//! | `conservation` | the books of a client are even | R-21 |
+//! | `memory` | what is held and unacknowledged is within the windows | R-3 |
+//! | `single` | one dial at a time of one server; one request of a kind at a time, paced, while it fails | R-18, R-32 |
+//! | `quiet` | without progress a minute's bytes are under the ceiling | R-20 |
+//! | `budget` | resends into silence are within the budget | R-3 |
+//! | `silence` | a path that does not answer is asked, and carries nothing | R-20 |
+//! | `widen` | while degraded the resends that are left are spread | R-4, R-11 |
+//! | `converge` | who had an outage delivers again within a bound of the heal | R-20 |
+//! | `paced` | a failed dial is not repeated before its wait | R-17, R-31 |
+//! | `herd` | the clients of a provider do not come back in the same tenth of a second | R-31 |
 //!
-//! They are on in each run of `quell`. In a fleet of more than [`ALL_CLIENTS_MAX`] clients only the cheap ones are, whose
+//! They are on in each run of `quell`. In a fleet of more than `ALL_CLIENTS_MAX` clients only the cheap ones are, whose
 //! cost is a few words a client and nothing per packet: conservation, single, paced, herd, converge.
 
 mod budget;

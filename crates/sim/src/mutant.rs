@@ -7,7 +7,7 @@
 //! | how it is broken | where |
 //! |---|---|
 //! | less one mechanism | [`Ablation`]: the configuration, or what a node is told |
-//! | wrong in what it does | [`Vice`]: a node around quell's that changes what comes out of it |
+//! | wrong in what it does | `Vice`: a node around quell's that changes what comes out of it |
 //!
 //! Some mechanisms stand behind others: a path that stalls spends no budget. There the others are off in the configuration
 //! of both (`Terms`), so that it is this mechanism that holds, or does not.

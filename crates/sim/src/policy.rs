@@ -62,7 +62,8 @@ quells! {
     "quell-no-backoff" Backoff "what failed is dialled again at once";
     "quell-no-quiet" Quiet "no ceiling over what is sent while nothing makes progress";
     "quell-no-probe-gate" ProbeGate "the backend is asked each second, whatever its health";
-    "quell-no-gates" Gates "without backoff, budget and quiet ceiling";
+    "quell-no-window-gate" Window "the window is filled to its bound from whatever is left";
+    "quell-no-gates" Gates "without backoff, budget, quiet ceiling and the window's gate";
     "quell-no-stall-no-budget" StallAndBudget "without a budget, where nothing stalls that would spare it";
 }
 

@@ -12,7 +12,7 @@ use quell_sim::fleet::{Options, run_over};
 use quell_sim::outcome::PolicyOutcome;
 use quell_sim::policy::quell::{Ablation, Quell};
 use quell_sim::scenario::{
-    BackendModel, Bounds, Direction, Fault, FaultKind, Fleet, PathModel, Scenario, Whom, Work,
+    BackendModel, Bars, Bounds, Direction, Fault, FaultKind, Fleet, PathModel, Scenario, Whom, Work,
 };
 
 use crate::real;
@@ -48,6 +48,7 @@ fn scenario(name: &str, work: Vec<Work>, kind: FaultKind, secs: u32) -> Scenario
             whom: Whom::default(),
             flap: None,
         }],
+        bars: Bars::default(),
         bounds: Bounds::default(),
     }
 }

@@ -52,6 +52,7 @@ impl Once {
         let scenario = &terms.scenario;
         let dies = |kind: &FaultKind| matches!(kind, FaultKind::ProviderDeath);
         let none_dies = !scenario.fault.iter().any(|fault| dies(&fault.kind))
+            && scenario.fleet.provider_dials_per_s_max.is_none()
             && scenario.fleet.provider_sessions_max.is_none();
         let healed_ns = terms.healed_ns.unwrap_or(0);
         let bound_ns = ns(super::converge::bound(&terms.client, scenario));

@@ -56,7 +56,10 @@ pub enum Ablation {
     Quiet,
     /// The gate before the backend.
     ProbeGate,
-    /// All that holds dials and bytes back together: [`Self::Backoff`], [`Self::Budget`], [`Self::Quiet`].
+    /// The window is filled up to `window_max` at any time, from whatever is left: no gate is asked before it grows.
+    Window,
+    /// All that holds dials and bytes back together: [`Self::Backoff`], [`Self::Budget`], [`Self::Quiet`],
+    /// [`Self::Window`].
     Gates,
     /// [`Self::Stall`] and [`Self::Budget`]: a path that is taken for silent asks for too few resends to meet the budget,
     /// so that what the budget is worth shows only beside [`Self::Stall`].
@@ -67,7 +70,7 @@ impl Ablation {
     /// Whether it leaves this one mechanism out.
     fn leaves_out(self, one: Self) -> bool {
         match self {
-            Self::Gates => [Self::Backoff, Self::Budget, Self::Quiet].contains(&one),
+            Self::Gates => [Self::Backoff, Self::Budget, Self::Quiet, Self::Window].contains(&one),
             Self::StallAndBudget => [Self::Stall, Self::Budget].contains(&one),
             Self::None
             | Self::Cap
@@ -77,7 +80,8 @@ impl Ablation {
             | Self::RaceAll
             | Self::Backoff
             | Self::Quiet
-            | Self::ProbeGate => self == one,
+            | Self::ProbeGate
+            | Self::Window => self == one,
         }
     }
 }
@@ -152,6 +156,9 @@ fn ablate(client: &mut ClientConfig, provider: &mut ProviderConfig, ablation: Ab
     }
     if ablation.leaves_out(Ablation::Backoff) {
         without_backoff(client);
+    }
+    if ablation.leaves_out(Ablation::Window) {
+        client.window.window_min = client.window.window_max;
     }
     if ablation.leaves_out(Ablation::Quiet) {
         client.quiet.quiet_bytes = u64::MAX / 4;

@@ -156,6 +156,9 @@ impl Fleet {
         if let Some(rate) = self.provider_handshakes_per_s {
             number("fleet.provider_handshakes_per_s", rate, PER_S)?;
         }
+        if let Some(most) = self.provider_dials_per_s_max {
+            number("fleet.provider_dials_per_s_max", most, PER_S)?;
+        }
         if let Some(most) = self.provider_sessions_max {
             number("fleet.provider_sessions_max", most, SESSIONS)?;
         }

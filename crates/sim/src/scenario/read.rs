@@ -156,6 +156,7 @@ fn fleet(mut keys: Keys) -> Result<Fleet, ConfigError> {
             .unwrap_or(default.backends),
         start_over: keys.time("start_over")?.unwrap_or(default.start_over),
         provider_handshakes_per_s: keys.number("provider_handshakes_per_s", check::PER_S)?,
+        provider_dials_per_s_max: keys.number("provider_dials_per_s_max", check::PER_S)?,
         provider_sessions_max: keys.number("provider_sessions_max", check::SESSIONS)?,
         provider_restart: keys
             .time("provider_restart")?

@@ -164,7 +164,7 @@ fn an_error_names_key_value_and_range() {
     assert_eq!(
         error("[fleet]\nclient = 1"),
         "fleet.client = 1: allowed is no such key here, but clients, providers, catalog, backends, start_over, \
-         provider_handshakes_per_s, provider_sessions_max, provider_restart"
+         provider_handshakes_per_s, provider_dials_per_s_max, provider_sessions_max, provider_restart"
     );
     assert_eq!(
         error("[[work]]\nkind = \"burst\"\nat = \"1s\"\nlen_bytes = 40"),
@@ -288,6 +288,11 @@ fn ranges_of_the_fleet() {
     both_sides(
         "[fleet]",
         "provider_handshakes_per_s",
+        &[("1", "0"), ("10_000_000", "10_000_001")],
+    );
+    both_sides(
+        "[fleet]",
+        "provider_dials_per_s_max",
         &[("1", "0"), ("10_000_000", "10_000_001")],
     );
     both_sides(

@@ -8,7 +8,7 @@
 //!
 //! What goes first goes furthest: a fault, a work, half of the clients. Numbers are rounded at the very end, when each run
 //! is cheap. Every candidate is a scenario that [`Scenario::check`] takes, so what is printed can be run again; and each that
-//! is taken has fallen in [`weight`], so a pass cannot go round in circles.
+//! is taken has fallen in `weight`, so a pass cannot go round in circles.
 //!
 //! Which complaint is meant is the predicate's business. One that asks for the same checker keeps a shrinking from sliding
 //! from a rare fault into a common one.

@@ -65,6 +65,10 @@ pub(super) fn refusals(scenario: &Scenario) -> Vec<String> {
             fleet.provider_handshakes_per_s.is_some(),
         ),
         (
+            "fleet.provider_dials_per_s_max",
+            fleet.provider_dials_per_s_max.is_some(),
+        ),
+        (
             "fleet.provider_sessions_max",
             fleet.provider_sessions_max.is_some(),
         ),

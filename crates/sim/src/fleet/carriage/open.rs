@@ -80,7 +80,7 @@ mod tests {
         let (count, bytes, mut open) = leaves(Opens.dial(1, now), now);
         assert_eq!(count, 10_000);
         assert!(
-            bytes >= 10_000 * (1_100 + 29) && bytes < 10_000 * (1_100 + 29 + 4),
+            (10_000 * (1_100 + 29)..10_000 * (1_100 + 29 + 4)).contains(&bytes),
             "{bytes}"
         );
         // And it says no more until it is idle.

@@ -101,17 +101,26 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             self.refuse(id);
             return false;
         }
+        if at.node.is_none() {
+            return false;
+        }
         let second = now_ns / 1_000_000_000;
         if at.handshakes.0 != second {
             at.handshakes = (second, 0);
         }
         at.handshakes.1 += 1;
         let (count, fleet) = (at.handshakes.1, &self.scenario.fleet);
-        if fleet.provider_dials_per_s_max.is_some_and(|max| count > max) {
+        if fleet
+            .provider_dials_per_s_max
+            .is_some_and(|max| count > max)
+        {
             self.fall_over(server);
             return false;
         }
-        if fleet.provider_handshakes_per_s.is_some_and(|max| count > max) {
+        if fleet
+            .provider_handshakes_per_s
+            .is_some_and(|max| count > max)
+        {
             return false;
         }
         let Some(node) = &mut self.servers[usize::from(server)].node else {
