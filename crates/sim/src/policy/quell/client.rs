@@ -75,10 +75,11 @@ impl QuellClient {
                 };
                 let dropped = self.core.tun_dropped();
                 self.core.handle_packet(packet, now);
-                any = true;
+                // What was taken back waits for news, and is none itself.
                 if self.core.tun_dropped() > dropped && user.take_back() {
                     break;
                 }
+                any = true;
             }
         }
         any
