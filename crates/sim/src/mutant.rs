@@ -88,7 +88,7 @@ macro_rules! mutants {
 mutants! {
     "cap-removed" "cap" Cap None Frantic "one-pack";
     "pack-repeated" "cap" None Repeats Default "calm";
-    "budget-removed" "budget" Budget None Frantic "blackhole";
+    "budget-removed" "budget" Budget None Frantic "blackhole-small";
     "stall-removed" "silence" Stall None Default "blackhole";
     "widening-removed" "widen" Widening None NeverStalls "degraded";
     "quiet-removed" "quiet" Quiet None Default "long-blackhole";

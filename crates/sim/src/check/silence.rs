@@ -3,12 +3,14 @@
 //! The silence of a path begins with the first pack that is handed over after something was heard of it. After
 //! `stall_ptos` probe timeouts, `stall_time_min` and twice the round trip the path is stalled, whatever comes first: no pack
 //! is handed over to it until something is heard. A probe timeout is taken here for what it is at most on this path: queues
-//! full in both directions, jitter at its largest, four times over.
+//! full in both directions, jitter at its largest, four times over. The round trip is the largest of late, and an
+//! acknowledgement that a cut of one direction held back is as late as that cut was long.
 
 use std::collections::BTreeMap;
 
 use super::{Checker, Complaints, Fact, SECOND_NS, Terms, ns, seconds};
 use crate::fleet::node::{ClientId, ServerId};
+use crate::scenario::{Direction, FaultKind};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Way {
@@ -29,12 +31,26 @@ impl Silence {
         let (health, lane) = (&terms.client.path.health, &terms.client.path.lanes.send);
         let round_ns = ns(path.rtt + 2 * path.jitter + 2 * path.queue);
         let pto_ns = ns(lane.first_pto.max(lane.min_resend_interval)).max(4 * round_ns);
-        let stall_ns = ns(health.stall_time_min).max(2 * round_ns);
+        let held_back = terms.scenario.fault.iter().filter(|fault| holds_back(&fault.kind));
+        let held_back = held_back.map(|fault| fault.until.saturating_sub(fault.at)).max();
+        let latest_ns = round_ns + ns(held_back.unwrap_or_default());
+        let stall_ns = ns(health.stall_time_min).max(2 * latest_ns);
         Self {
             ways: BTreeMap::new(),
             stalled_after_ns: (u64::from(health.stall_ptos) + 1) * pto_ns + stall_ns + SECOND_NS,
         }
     }
+}
+
+/// Whether packs may arrive while what acknowledges them does not.
+fn holds_back(kind: &FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::AcksLost
+            | FaultKind::Blackhole {
+                direction: Direction::Down
+            }
+    )
 }
 
 impl Checker for Silence {
