@@ -31,8 +31,14 @@ impl Silence {
         let (health, lane) = (&terms.client.path.health, &terms.client.path.lanes.send);
         let round_ns = ns(path.rtt + 2 * path.jitter + 2 * path.queue);
         let pto_ns = ns(lane.first_pto.max(lane.min_resend_interval)).max(4 * round_ns);
-        let held_back = terms.scenario.fault.iter().filter(|fault| holds_back(&fault.kind));
-        let held_back = held_back.map(|fault| fault.until.saturating_sub(fault.at)).max();
+        let held_back = terms
+            .scenario
+            .fault
+            .iter()
+            .filter(|fault| holds_back(&fault.kind));
+        let held_back = held_back
+            .map(|fault| fault.until.saturating_sub(fault.at))
+            .max();
         let latest_ns = round_ns + ns(held_back.unwrap_or_default());
         let stall_ns = ns(health.stall_time_min).max(2 * latest_ns);
         Self {
