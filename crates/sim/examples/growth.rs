@@ -63,15 +63,8 @@ fn read(text: &str) -> Option<Lines> {
     (!lines.is_empty()).then_some(lines)
 }
 
-fn draw(lines: &Lines) -> Result<String, std::fmt::Error> {
-    let points = lines.values().flatten();
-    let x = Axis::of(points.clone().map(|(x, _)| *x), LEFT, WIDTH - RIGHT);
-    let y = Axis::of(points.map(|(_, y)| *y), HEIGHT - BOTTOM, TOP);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<title>Bytes of an outage against clients</title>\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n"
-    );
+/// Decades of both axes.
+fn grid(svg: &mut String, x: &Axis, y: &Axis) -> std::fmt::Result {
     for (power, at) in x.decades() {
         writeln!(
             svg,
@@ -97,6 +90,19 @@ fn draw(lines: &Lines) -> Result<String, std::fmt::Error> {
             at + 4.0
         )?;
     }
+    Ok(())
+}
+
+fn draw(lines: &Lines) -> Result<String, std::fmt::Error> {
+    let points = lines.values().flatten();
+    let x = Axis::of(points.clone().map(|(x, _)| *x), LEFT, WIDTH - RIGHT);
+    let y = Axis::of(points.map(|(_, y)| *y), HEIGHT - BOTTOM, TOP);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+         font-size=\"12\">\n<title>Bytes of an outage against clients</title>\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n"
+    );
+    grid(&mut svg, &x, &y)?;
     for ((name, points), dashes) in lines.iter().zip(DASHES.iter().cycle()) {
         let mut points: Vec<_> = points
             .iter()
