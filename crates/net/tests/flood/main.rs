@@ -8,6 +8,7 @@ mod forger;
 mod relay;
 
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ const RTT: Duration = Duration::from_millis(40);
 
 /// How long memory is watched.
 const FLOOD_TIME: Duration = Duration::from_secs(3);
+/// One test at a time: memory is that of the process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Dials over the relay until the session is up; how long that took.
 fn time_to_up(user: &Identity, exit: PublicKey, relay: SocketAddr) -> Duration {
@@ -75,6 +78,7 @@ fn assert_carries(
 
 #[test]
 fn an_honest_client_gets_in_while_ten_thousand_spoofed_packets_a_second_come() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // case B76
     let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let (provider, remote) = provider(&exit, named(&user), ProviderConfig::default());
@@ -125,6 +129,7 @@ fn an_honest_client_gets_in_while_ten_thousand_spoofed_packets_a_second_come() {
 
 #[test]
 fn a_handshake_that_never_ends_gives_its_place_back() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // case B67
     let (exit, user) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let config = ProviderConfig {
