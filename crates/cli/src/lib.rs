@@ -15,6 +15,7 @@
 //! given the [`Streams`] it may use.
 
 mod daemon;
+mod loopback;
 mod report_file;
 mod socket;
 pub mod stage;

@@ -4,10 +4,8 @@
 //! the simulated side runs too. Both are read back by the loader that `up` and `provide` have, so what is simulated is
 //! what runs.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,10 +13,10 @@ use anyhow::{Result, bail};
 use quell::config::{self, ClientFile, Config, ProviderFile};
 use quell_net::identity::Identity;
 
+use crate::loopback::{exit_address, network, write_key};
+
 /// The client's role, which names its files.
 pub(super) const CLIENT: &str = "client";
-/// Exits have 127.86.0.0/16 and 10.86.0.0/16, and those that follow.
-const FIRST_NETWORK: u8 = 86;
 
 /// The keys, and where the files are.
 pub(super) struct Files {
@@ -46,9 +44,9 @@ impl Files {
             client: Identity::generate()?,
             exits: exits?,
         };
-        files.write_key(CLIENT, &files.client)?;
+        write_key(&files.folder, CLIENT, &files.client)?;
         for (exit, identity) in files.exits.iter().enumerate() {
-            files.write_key(&role(exit), identity)?;
+            write_key(&files.folder, &role(exit), identity)?;
         }
         Ok(files)
     }
@@ -103,16 +101,6 @@ impl Files {
         fs::write(&path, text)?;
         Ok(config::load_with(&path, &|_| None)?)
     }
-
-    fn write_key(&self, role: &str, identity: &Identity) -> Result<()> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(self.folder.join(format!("{role}.key")))?;
-        writeln!(file, "{}", identity.secret_key().to_text())?;
-        Ok(())
-    }
 }
 
 /// An exit's role, which names its files.
@@ -120,26 +108,11 @@ pub(super) fn role(exit: usize) -> String {
     format!("exit{}", exit + 1)
 }
 
-/// Where an exit is: it listens there, and what its clients send leaves from there.
-pub(super) fn exit_address(exit: usize) -> Ipv4Addr {
-    Ipv4Addr::new(127, network(exit), 0, 1)
-}
-
-/// Where its relay is. Not where destinations are: a client carries nothing to the address that
-/// the tunnel itself goes to.
-pub(super) fn relay_address(exit: usize) -> SocketAddr {
-    SocketAddrV4::new(Ipv4Addr::new(127, network(exit), 0, 2), 0).into()
-}
-
-/// Three exits are all that there ever are.
-fn network(exit: usize) -> u8 {
-    FIRST_NETWORK.saturating_add(u8::try_from(exit).unwrap_or(u8::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::loopback::relay_address;
 
     #[test]
     fn files_are_what_the_loader_takes_and_say_the_defaults() {

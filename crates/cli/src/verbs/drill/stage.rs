@@ -20,7 +20,8 @@ use quell_sim::scenario::{PathModel, Scenario};
 use serde_json::Value;
 
 use super::backend::{Backend, Mode};
-use super::files::{CLIENT, ClientSays, Files, exit_address, relay_address, role};
+use super::files::{CLIENT, ClientSays, Files, role};
+use crate::loopback::{exit_address, relay_address};
 use crate::stage::{End, Program};
 
 /// Variables that would change what the files say.

@@ -4,10 +4,8 @@
 //! write. Paths in them are relative to the folder, variables of the environment are not looked
 //! at: a demo is the same whoever starts it.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -15,9 +13,7 @@ use quell::config::{self, ClientFile, Config, ProviderFile};
 use quell_net::identity::Identity;
 
 use crate::Failure;
-
-/// Exits have 127.86.0.0/16 and 10.86.0.0/16, and those that follow.
-const FIRST_NETWORK: u8 = 86;
+use crate::loopback::{exit_address, network, write_key};
 
 /// The loopback is denied to clients unless an operator opens it, as all that is the host's own.
 const EGRESS_RULES: &str = "allow = [\"127.0.0.0/8\"]\n";
@@ -53,9 +49,9 @@ impl Plan {
                 .map(|_| Identity::generate())
                 .collect::<Result<_, _>>()?,
         };
-        plan.write_key("client", &plan.client)?;
+        write_key(&plan.folder, "client", &plan.client)?;
         for (exit, identity) in plan.exits.iter().enumerate() {
-            plan.write_key(&exit_name(exit), identity)?;
+            write_key(&plan.folder, &exit_name(exit), identity)?;
         }
         Ok(plan)
     }
@@ -126,16 +122,6 @@ impl Plan {
         fs::write(&path, text)?;
         Ok(config::load_with(&path, &|_| None)?)
     }
-
-    fn write_key(&self, name: &str, identity: &Identity) -> Result<(), Failure> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(self.folder.join(format!("{name}.key")))?;
-        writeln!(file, "{}", identity.secret_key().to_text())?;
-        Ok(())
-    }
 }
 
 /// An exit's name, which names its files.
@@ -143,34 +129,19 @@ pub(super) fn exit_name(exit: usize) -> String {
     format!("exit{}", exit + 1)
 }
 
-/// Where an exit is: it listens there, and what its clients send leaves from there.
-pub(super) fn exit_address(exit: usize) -> Ipv4Addr {
-    Ipv4Addr::new(127, network(exit), 0, 1)
-}
-
-/// Where its relay is. Not where destinations are: a client carries nothing to the address that
-/// the tunnel itself goes to.
-pub(super) fn relay_address(exit: usize) -> SocketAddr {
-    SocketAddrV4::new(Ipv4Addr::new(127, network(exit), 0, 2), 0).into()
-}
-
 /// The exit that speaks from `address`.
 pub(super) fn exit_of(address: std::net::IpAddr, exits: usize) -> Option<usize> {
     (0..exits).find(|exit| address == exit_address(*exit))
-}
-
-/// Three exits are all that there ever are.
-fn network(exit: usize) -> u8 {
-    FIRST_NETWORK.saturating_add(u8::try_from(exit).unwrap_or(u8::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::net::IpAddr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+    use crate::loopback::relay_address;
 
     #[test]
     fn files_are_what_the_loader_takes() {

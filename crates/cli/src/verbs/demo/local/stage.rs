@@ -13,8 +13,9 @@ use quell_lab::relay::{Relay, RelayConfig};
 use serde_json::Value;
 
 use super::super::FULL_SIZE;
-use super::plan::{Plan, Wanted, exit_address, exit_name, relay_address};
+use super::plan::{Plan, Wanted, exit_name};
 use crate::Failure;
+use crate::loopback::{exit_address, relay_address};
 
 /// How long the client may take until it is up with all exits.
 const READY_TIME: Duration = Duration::from_secs(15);
