@@ -49,6 +49,7 @@ fn ping_where_the_host_allows_it() -> Outcome {
     carries::ping(world()?)
 }
 
+// without privileges, too.
 fn files_of_200_mb_come_and_go_with_the_right_hash() -> Outcome {
     carries::files(world()?)
 }
