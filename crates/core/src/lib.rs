@@ -37,6 +37,7 @@ pub mod bucket;
 pub mod budget;
 pub mod config;
 pub mod congestion;
+pub mod contract;
 mod counters;
 pub use counters::Peak;
 pub mod drops;

@@ -22,6 +22,7 @@
 
 #![warn(missing_docs)]
 
+pub mod contract;
 pub mod control;
 pub mod frame;
 pub mod fuzz;
