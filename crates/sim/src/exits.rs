@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quell_core::config::{ClientConfig, ProviderConfig};
 use quell_core::health::Signal;
-use quell_core::multi::{Client, ExitId, ExitSettings, Loss, Notice, Output};
+use quell_core::multi::{CatalogExit, Client, ExitId, ExitSettings, Loss, Notice, Output};
 use quell_core::path::{CarrierFacts, Violation};
 use quell_core::provider::{self, AddressPool, Provider, Roster};
 use quell_core::status::ClientStatus;
@@ -144,6 +144,8 @@ pub struct Config {
     pub provider: ProviderConfig,
     /// One way to each provider.
     pub delays: Vec<Duration>,
+    /// The client begins without an exit, until [`World::tell_catalog`].
+    pub by_catalog: bool,
     /// The providers' weights; 100 where there is none.
     pub weights: Vec<u32>,
     /// The control plane's signal.
@@ -160,6 +162,7 @@ impl Config {
             client: ClientConfig::default(),
             provider: ProviderConfig::default(),
             delays: vec![Duration::from_millis(10); exits],
+            by_catalog: false,
             weights: Vec::new(),
             signal: Signal::default(),
             seed: 1,
@@ -188,6 +191,8 @@ pub struct World {
     now: Instant,
     client: Client,
     exits: Vec<Exit>,
+    /// Which provider is in which place of the client.
+    places: Vec<usize>,
     connections: BTreeMap<u64, Connection>,
     next_connection: u64,
     heap: BinaryHeap<Due>,
@@ -215,7 +220,12 @@ impl World {
     pub fn new(config: Config) -> Self {
         let now = Instant::now();
         let weight = |index| config.weights.get(index).copied().unwrap_or(100);
-        let settings = (0..config.delays.len()).map(|index| ExitSettings {
+        let listed = if config.by_catalog {
+            0
+        } else {
+            config.delays.len()
+        };
+        let settings = (0..listed).map(|index| ExitSettings {
             name: format!("exit-{index}"),
             weight: weight(index),
         });
@@ -238,6 +248,7 @@ impl World {
         });
         let mut world = Self {
             exits: exits.collect(),
+            places: (0..listed).collect(),
             config,
             start: now,
             now,
@@ -315,7 +326,8 @@ impl World {
 
     /// Tells the client where its datagrams to a provider go.
     pub fn set_underlay(&mut self, exit: usize, addresses: &[std::net::IpAddr]) {
-        self.client.on_underlay(exit_id(exit), addresses);
+        let place = self.place_of(exit);
+        self.client.on_underlay(place, addresses);
     }
 
     /// The provider dies without a word.
@@ -557,34 +569,67 @@ impl World {
                 continue;
             };
             let facts = facts(exit.delay);
-            let id = exit_id(index);
+            let id = place_of(&self.places, index);
             self.client
                 .on_carrier(id, connection.attempt, facts, self.now);
         }
     }
 
+    /// Tells the client that these providers are in the catalog.
+    pub fn tell_catalog(&mut self, providers: &[usize]) {
+        let named = providers.iter().map(|index| CatalogExit {
+            key: PublicKey([u8::try_from(index + 1).unwrap_or(u8::MAX); 32]),
+            settings: ExitSettings::named(format!("exit-{index}")),
+        });
+        let named: Vec<_> = named.collect();
+        for (place, index) in self.client.on_catalog(&named, self.now) {
+            let place = place.index();
+            let places = self.places.len().max(place + 1);
+            self.places.resize(places, usize::MAX);
+            // Who had the place before is reached through it no more.
+            self.places
+                .iter_mut()
+                .filter(|of| **of == providers[index])
+                .for_each(|of| *of = usize::MAX);
+            self.places[place] = providers[index];
+        }
+        self.settle();
+    }
+
+    /// The client's place for a provider; one that no client has for a provider without.
+    pub(crate) fn place_of(&self, provider: usize) -> ExitId {
+        place_of(&self.places, provider)
+    }
+
+    fn provider_at(&self, place: ExitId) -> usize {
+        self.places
+            .get(place.index())
+            .copied()
+            .unwrap_or(usize::MAX)
+    }
+
     fn perform(&mut self, output: Output) {
         match output {
-            Output::Dial { exit, attempt } => self.dial(exit.index(), attempt),
+            Output::Dial { exit, attempt } => self.dial(self.provider_at(exit), attempt),
             Output::Control { exit, bytes } => {
                 self.bytes_out += bytes.len() as u64 + 60;
-                self.carry_up(exit.index(), Up::Control(bytes));
+                self.carry_up(self.provider_at(exit), Up::Control(bytes));
             }
             Output::Datagram { exit, bytes } => {
                 self.bytes_out += bytes.len() as u64 + 38;
-                self.carry_up(exit.index(), Up::Datagram(bytes));
+                self.carry_up(self.provider_at(exit), Up::Datagram(bytes));
             }
             Output::Deliver(packet) => {
                 self.hear(&packet);
                 self.record(Happened::Deliver(packet));
             }
             Output::Close { exit, violation } => {
-                self.record(Happened::Close(exit.index()));
-                self.carry_up(exit.index(), Up::Closed(violation));
-                self.leave_client(exit.index());
+                self.record(Happened::Close(self.provider_at(exit)));
+                self.carry_up(self.provider_at(exit), Up::Closed(violation));
+                self.leave_client(self.provider_at(exit));
             }
             Output::Notice { exit, notice } => {
-                self.record(Happened::Notice(exit.index(), notice));
+                self.record(Happened::Notice(self.provider_at(exit), notice));
             }
             Output::Configure(_) | Output::Mtu(_) | Output::MessagesEnded { .. } => {}
         }
@@ -661,8 +706,13 @@ fn facts(delay: Duration) -> CarrierFacts {
     }
 }
 
-fn exit_id(index: usize) -> ExitId {
-    ExitId(u16::try_from(index).unwrap_or(u16::MAX))
+fn place_of(places: &[usize], provider: usize) -> ExitId {
+    let place = places.iter().position(|of| *of == provider);
+    ExitId(
+        place
+            .and_then(|place| u16::try_from(place).ok())
+            .unwrap_or(u16::MAX),
+    )
 }
 
 fn new_provider(config: &Config, index: usize, incarnation: u64) -> Provider {

@@ -78,6 +78,8 @@ const LATE_CLOSES: (u32, u32) = (20, 40);
 #[derive(Debug)]
 pub struct Client {
     pub(super) settings: Vec<ExitSettings>,
+    /// What exits to come are made with.
+    pub(super) terms: ExitTerms,
     mtu_max: u16,
     pub(super) rng: SmallRng,
     pub(super) exits: Vec<Exit>,
@@ -128,7 +130,8 @@ impl Client {
         Self::with_exits(config, exits, agent, mtu_max, seed, now)
     }
 
-    /// A client of the providers in `exits`, whose TUN takes packets of up to `mtu_max`
+    /// A client of the providers in `exits`, and of those that [`Client::on_catalog`] tells
+    /// it of, whose TUN takes packets of up to `mtu_max`
     /// bytes. It asks for dials at once. `agent` is told to providers, 64 bytes of it
     /// at most. `seed` feeds all random draws. Of more than [`EXITS_MAX`] exits the
     /// first are taken.
@@ -173,6 +176,7 @@ impl Client {
             race_held: None,
             late_closes: TokenBucket::new(late_per_s, late_burst),
             settings: exits,
+            terms,
             mtu_max,
             rng,
             guard: Guard::default(),
@@ -199,6 +203,7 @@ impl Client {
     #[must_use]
     pub fn with_signal(mut self, signal: Signal) -> Self {
         self.signal = signal.clone();
+        self.terms.signal = signal.clone();
         for exit in &mut self.exits {
             exit.terms_mut().signal = signal.clone();
         }
@@ -209,6 +214,7 @@ impl Client {
     /// clients of this process.
     #[must_use]
     pub fn with_budget(mut self, budget: ProcessBudget) -> Self {
+        self.terms.budget = budget.clone();
         for exit in &mut self.exits {
             exit.terms_mut().budget = budget.clone();
         }

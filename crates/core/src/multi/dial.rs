@@ -76,6 +76,11 @@ impl Dial {
         self.attempt
     }
 
+    /// Goes on with the numbers of the place's dials before.
+    pub(super) fn continue_from(&mut self, attempt: u64) {
+        self.attempt = attempt;
+    }
+
     /// Failed dials in a row.
     pub(super) fn failures(&self) -> u32 {
         self.backoff.failures()

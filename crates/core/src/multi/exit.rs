@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quell_wire::control::{Control, ControlDecoder, Hello, Welcome};
+use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -62,6 +63,10 @@ pub(super) struct News {
 #[derive(Debug)]
 pub(super) struct Exit {
     pub(super) id: ExitId,
+    /// What the catalog knows it by; none for one that the client was made with.
+    pub(super) key: Option<PublicKey>,
+    /// The catalog names it no longer.
+    pub(super) unlisted: bool,
     terms: ExitTerms,
     pub(super) rng: SmallRng,
     pub(super) dial: Dial,
@@ -93,6 +98,8 @@ impl Exit {
     pub(super) fn new(id: ExitId, terms: ExitTerms, seed: u64, now: Instant) -> Self {
         Self {
             id,
+            key: None,
+            unlisted: false,
             dial: Dial::new(&terms.config, seed, now),
             terms,
             rng: SmallRng::seed_from_u64(seed),
@@ -112,6 +119,23 @@ impl Exit {
             early_datagrams: 0,
             ended: None,
         }
+    }
+
+    /// Nothing is left of it: no session, no connection, no dial.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.path.is_none() && matches!(self.dial.state(), State::Waiting { .. })
+    }
+
+    /// Another provider takes this place; what was counted in it stays.
+    pub(super) fn succeed(&mut self, key: PublicKey, seed: u64, now: Instant) {
+        let mut dial = Dial::new(&self.terms.config, seed, now);
+        dial.continue_from(self.dial.attempt());
+        self.dial = dial;
+        self.rng = SmallRng::seed_from_u64(seed);
+        (self.key, self.unlisted, self.draining) = (Some(key), false, false);
+        self.held = None;
+        self.addresses = TunnelAddresses::default();
+        "new in the catalog".clone_into(&mut self.reason);
     }
 
     pub(super) fn terms_mut(&mut self) -> &mut ExitTerms {
@@ -484,10 +508,11 @@ impl Exit {
         self.is_up() && progress > self.progress_before
     }
 
-    /// Whether new flows are well here: up, proved, answering, and not about to stop.
+    /// Whether new flows are well here: up, proved, answering, listed, and not about to
+    /// stop.
     pub(super) fn is_usable(&self) -> bool {
         let stalled = self.path.as_deref().is_some_and(Path::is_stalled);
-        self.is_proved() && !stalled && !self.draining
+        self.is_proved() && !stalled && !self.draining && !self.unlisted
     }
 
     /// Progress made so far over all of its paths, in no unit.

@@ -21,8 +21,10 @@ pub(super) struct Look {
     pub(super) is_usable: bool,
     /// It has a session, though perhaps one that waits for a connection.
     pub(super) has_session: bool,
-    /// The provider said that it stops.
+    /// The provider said that it stops, or the catalog names it no longer.
     pub(super) is_draining: bool,
+    /// The catalog names it no longer.
+    pub(super) is_unlisted: bool,
     /// Dials in a row that failed.
     pub(super) dial_failures: u32,
     /// Its probe says that it is not well.
@@ -149,6 +151,9 @@ fn speaks_against(look: &Look) -> Option<(Evidence, &'static str)> {
     if !look.has_session && look.dial_failures > 0 {
         return Some((Evidence::Hard, "its session is gone and dials of it fail"));
     }
+    if look.is_unlisted {
+        return Some((Evidence::Soft, "the catalog names it no longer"));
+    }
     if look.is_critical {
         return Some((Evidence::Soft, "it does not answer its probes"));
     }
@@ -257,6 +262,7 @@ mod tests {
             is_usable: false,
             has_session: false,
             is_draining: false,
+            is_unlisted: false,
             dial_failures: 1,
             is_critical: false,
             is_avoided: false,

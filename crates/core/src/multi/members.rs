@@ -32,6 +32,15 @@ struct Member {
 }
 
 impl Member {
+    fn new(probe: &ProbeLatchConfig) -> Self {
+        Self {
+            score: Score::default(),
+            latch: ProbeLatch::new(probe.clone()),
+            asked: (0, 0),
+            stalled: false,
+        }
+    }
+
     /// What became of a PING since the last look: answered, or one more sent into a
     /// stall. A path that begins anew counts from nothing.
     fn probed(&mut self, path: &Path) -> Option<ProbeOutcome> {
@@ -50,13 +59,19 @@ pub(super) struct Members(Vec<Member>);
 
 impl Members {
     pub(super) fn new(exits: usize, probe: &ProbeLatchConfig) -> Self {
-        let member = || Member {
-            score: Score::default(),
-            latch: ProbeLatch::new(probe.clone()),
-            asked: (0, 0),
-            stalled: false,
-        };
+        let member = || Member::new(probe);
         Self(std::iter::repeat_with(member).take(exits).collect())
+    }
+
+    pub(super) fn add(&mut self, probe: &ProbeLatchConfig) {
+        self.0.push(Member::new(probe));
+    }
+
+    /// Another provider has this place.
+    pub(super) fn renew(&mut self, exit: ExitId, probe: &ProbeLatchConfig) {
+        if let Some(member) = self.of(exit) {
+            *member = Member::new(probe);
+        }
     }
 
     fn of(&mut self, exit: ExitId) -> Option<&mut Member> {
@@ -170,7 +185,8 @@ impl Client {
             score: self.members.score(id, now),
             is_usable: exit.is_usable(),
             has_session: exit.path.is_some(),
-            is_draining: exit.draining,
+            is_draining: exit.draining || exit.unlisted,
+            is_unlisted: exit.unlisted,
             dial_failures: exit.dial.failures(),
             is_critical: self.members.is_critical(id),
             is_avoided: self.window.is_avoided(id),

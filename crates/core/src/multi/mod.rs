@@ -4,6 +4,7 @@
 
 mod address;
 mod carry;
+mod catalog;
 mod choose;
 pub mod client;
 mod dial;
@@ -24,6 +25,7 @@ mod snapshot;
 mod verdict;
 mod window;
 
+pub use catalog::CatalogExit;
 pub use client::{Client, ExitSettings};
 pub use exit_id::ExitId;
 pub use output::{Loss, Notice, Output};
@@ -31,5 +33,5 @@ pub use race::RaceCounters;
 pub(crate) use score::Carried;
 pub use window::WindowStatus;
 
-/// Most exits in a client's list: more would be looked at with every new flow.
+/// Most exits that a client has a place for: more would be looked at with every new flow.
 pub const EXITS_MAX: usize = 256;

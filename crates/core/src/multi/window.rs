@@ -88,6 +88,18 @@ struct Slot {
 }
 
 impl Slot {
+    fn new(config: &WindowConfig) -> Self {
+        let (low, high) = REST_JITTER;
+        Self {
+            member_since: None,
+            rests_until: None,
+            rest: Backoff::new(config.quarantine_base, config.quarantine_max, low, high),
+            avoided: false,
+            kept: None,
+            left: "not needed so far".to_owned(),
+        }
+    }
+
     fn rests(&self, now: Instant) -> bool {
         self.rests_until.is_some_and(|until| now < until)
     }
@@ -110,16 +122,7 @@ pub(super) struct Window {
 impl Window {
     /// A window over `exits` providers that has no member yet.
     pub(super) fn new(config: WindowConfig, exits: usize, seed: u64, now: Instant) -> Self {
-        let (low, high) = REST_JITTER;
-        let rest = || Backoff::new(config.quarantine_base, config.quarantine_max, low, high);
-        let slot = || Slot {
-            member_since: None,
-            rests_until: None,
-            rest: rest(),
-            avoided: false,
-            kept: None,
-            left: "not needed so far".to_owned(),
-        };
+        let slot = || Slot::new(&config);
         Self {
             slots: std::iter::repeat_with(slot).take(exits).collect(),
             config,
@@ -129,6 +132,18 @@ impl Window {
             restless: true,
             growth: Err(No::Sufficient),
             status: WindowStatus::default(),
+        }
+    }
+
+    /// A place more.
+    pub(super) fn add(&mut self) {
+        self.slots.push(Slot::new(&self.config));
+    }
+
+    /// Another provider has this place.
+    pub(super) fn renew(&mut self, exit: ExitId) {
+        if let Some(slot) = self.slots.get_mut(exit.index()) {
+            *slot = Slot::new(&self.config);
         }
     }
 
@@ -339,7 +354,7 @@ impl Window {
     ) {
         let members: Vec<_> = looks.iter().filter(|l| self.is_member(l.exit)).collect();
         for look in members {
-            let room = self.eviction_room(looks, now);
+            let room = self.eviction_room(look, looks, now);
             match may::may_evict(look, around, &room, &self.config, damper, now) {
                 Ok((_, why)) => self.send_away(look.exit, why, looks, now, steps),
                 Err(no) => {
@@ -351,8 +366,8 @@ impl Window {
         }
     }
 
-    /// What the window leaves room for.
-    fn eviction_room(&self, looks: &[Look], now: Instant) -> may::EvictionRoom {
+    /// What the window leaves room for when `look` is to go.
+    fn eviction_room(&self, look: &Look, looks: &[Look], now: Instant) -> may::EvictionRoom {
         let members = self.count();
         let half = (members / 2).max(1);
         let most = self.config.evictions_max.min(half);
@@ -365,7 +380,8 @@ impl Window {
         may::EvictionRoom {
             frees_at,
             is_replaced: self.outside(looks, false, now).next().is_some(),
-            is_spare: self.staying(looks) > self.config.window_min,
+            is_spare: self.staying(looks)
+                >= self.config.window_min + usize::from(!look.is_draining),
         }
     }
 

@@ -28,6 +28,7 @@ impl Lab {
             is_usable: true,
             has_session: true,
             is_draining: false,
+            is_unlisted: false,
             dial_failures: 0,
             is_critical: false,
             is_avoided: false,

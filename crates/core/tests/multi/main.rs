@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases;
+mod catalog;
 mod failover;
 mod race;
 mod swarm;

@@ -11,7 +11,7 @@ use quell_core::path::Violation;
 use quell_core::provider::SessionId;
 use quell_wire::registry::ErrorCode;
 
-use super::{Down, Due, Event, Happened, IDLE_TIMEOUT, Up, Way, World, exit_id, key};
+use super::{Down, Due, Event, Happened, IDLE_TIMEOUT, Up, Way, World, key};
 
 /// UDP payload of a handshake's flights of the client.
 const DIAL_BYTES: u64 = 3_600;
@@ -117,7 +117,7 @@ impl World {
         self.leave_client(exit);
         let loss = Loss::from("the network is gone");
         self.client
-            .on_closed(exit_id(exit), attempt, loss, self.now);
+            .on_closed(self.place_of(exit), attempt, loss, self.now);
         self.leave_provider(number);
         if let (Some(provider), Some(id)) = (&mut self.exits[exit].provider, session) {
             provider.on_closed(id, None, self.now);
@@ -214,7 +214,7 @@ impl World {
         };
         connection.heard_by_client = now;
         let (exit, attempt) = (connection.exit, connection.attempt);
-        let id = exit_id(exit);
+        let id = self.place_of(exit);
         match what {
             Down::Answer => {
                 self.carry_up(exit, Up::Finished);
@@ -255,7 +255,8 @@ impl World {
             words: "timed out".to_owned(),
             code: Some(ErrorCode::Idle),
         };
-        self.client.on_closed(exit_id(exit), attempt, loss, now);
+        let id = self.place_of(exit);
+        self.client.on_closed(id, attempt, loss, now);
     }
 
     fn end_idle_provider(&mut self, number: u64) {
