@@ -22,7 +22,10 @@ use quell_packet::{IpPacket, build};
 use quell_wire::key::PublicKey;
 use tokio::runtime::Builder;
 
-use ends::{PATIENCE, Running, client, client_of, named, provider, provider_of, provider_prepared};
+use ends::{
+    PATIENCE, Running, client, client_of, client_prepared, named, provider, provider_of,
+    provider_prepared, server,
+};
 
 fn addresses(client: &Running<ClientReport, ()>) -> (IpAddr, IpAddr) {
     client.until("up", |report| {
@@ -437,4 +440,50 @@ fn a_month_that_is_used_up_ends_sessions_with_words_and_its_count_is_kept() {
         (kept.month, kept.bytes),
         (used.month, CEILING - 1_500 + 2 * 1_028)
     );
+}
+
+#[test]
+fn a_catalog_brings_exits_and_each_knows_the_client_by_a_key_of_its_own() {
+    let (exits, users) = (
+        [Identity::generate().unwrap(), Identity::generate().unwrap()],
+        [Identity::generate().unwrap(), Identity::generate().unwrap()],
+    );
+    let stranger = Identity::generate().unwrap();
+    let ends: Vec<_> = exits
+        .iter()
+        .zip(&users)
+        .map(|(exit, user)| provider(exit, named(user), ProviderConfig::default()))
+        .collect();
+    let (tell, told) = std::sync::mpsc::channel();
+    let client = client_prepared(
+        &stranger,
+        Vec::new(),
+        BackendSettings::default(),
+        move |engine| {
+            tell.send(engine.catalog()).unwrap();
+        },
+    );
+    let catalog = told.recv().unwrap();
+    assert_eq!(client.status().client.dials, 0);
+    let server_of = |index: usize| {
+        let identity = Some(users[index].clone());
+        server(exits[index].public_key(), ends[index].1, identity)
+    };
+    catalog.send(vec![server_of(0), server_of(1)]).unwrap();
+    let up = |count| {
+        move |report: &ClientReport| {
+            let usable = report
+                .client
+                .exits
+                .iter()
+                .filter(|exit| exit.is_usable)
+                .count();
+            (usable == count).then_some(report.servers.len())
+        }
+    };
+    assert_eq!(client.until("both are usable", up(2)), 2);
+    catalog.send(vec![server_of(1)]).unwrap();
+    let servers = client.until("one is listed", up(1));
+    assert_eq!(servers, 2, "a place stays");
+    assert_eq!(client.status().client.unaccounted, 0);
 }

@@ -231,6 +231,7 @@ fn server(peer: &ProviderPeer) -> Server {
         key: peer.public_key,
         remote,
         weight: peer.weight,
+        identity: None,
     }
 }
 

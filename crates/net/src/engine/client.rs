@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::FutureExt as _;
 use quell_core::config::ClientConfig;
 use quell_core::health::sleep::SleepWatch;
-use quell_core::multi::{Client, ExitId, ExitSettings, Loss, Output};
+use quell_core::multi::{CatalogExit, Client, ExitId, ExitSettings, Loss, Output};
 use quell_core::path::Violation;
 use quell_core::send::Backpressure;
 use quell_core::status::{ClientStatus, TunnelAddresses};
@@ -46,6 +46,9 @@ pub struct Server {
     pub remote: String,
     /// What it is preferred by: see [`ExitSettings::weight`].
     pub weight: u32,
+    /// Who we are to it, where that is another than to the rest: a key of its own for each
+    /// provider keeps providers from telling that they serve the same client.
+    pub identity: Option<Identity>,
 }
 
 /// What a client needs to know.
@@ -53,7 +56,7 @@ pub struct Server {
 pub struct ClientSettings {
     /// Who we are.
     pub identity: Identity,
-    /// The providers, one at least.
+    /// The providers that do not come from a catalog.
     pub servers: Vec<Server>,
     /// The core's settings, validated.
     pub core: ClientConfig,
@@ -122,6 +125,7 @@ enum Event {
     Tun(Option<Vec<BytesMut>>),
     Request(Option<Request<ClientReport>>),
     Message(Outgoing<()>),
+    Catalog,
     /// The embedder takes messages again, or the device packets.
     Room,
     Timeout,
@@ -145,6 +149,7 @@ pub struct ClientEngine {
     mailbox: Mailbox<()>,
     /// A message that waits for room in its lane.
     outgoing: Option<Outgoing<()>>,
+    catalog: watch::Receiver<Vec<Server>>,
     settling: Settling,
     sleep: SleepWatch,
 }
@@ -193,6 +198,7 @@ impl ClientEngine {
             requests,
             mailbox: messages::pair().1,
             outgoing: None,
+            catalog: watch::channel(Vec::new()).1,
             settling: Settling::default(),
             sleep: SleepWatch::default(),
         };
@@ -205,6 +211,14 @@ impl ClientEngine {
         let (messages, mailbox) = messages::pair();
         self.mailbox = mailbox;
         messages
+    }
+
+    /// The way to tell which exits there are, beside those of the settings: see
+    /// [`Client::on_catalog`]. The last call counts.
+    pub fn catalog(&mut self) -> watch::Sender<Vec<Server>> {
+        let (tell, catalog) = watch::channel(Vec::new());
+        self.catalog = catalog;
+        tell
     }
 
     /// The control plane: what is known of it, and the way to tell more.
@@ -232,6 +246,7 @@ impl ClientEngine {
                 Event::Way(exit, WayEvent::Dialled(dialled)) => self.handle_dialled(exit, dialled),
                 Event::Way(exit, WayEvent::Link(event)) => self.handle_link(exit, event),
                 Event::Message(outgoing) => self.outgoing = Some(outgoing),
+                Event::Catalog => self.take_catalog(),
                 Event::Room => {}
                 Event::Timeout => self.core.handle_timeout(now()),
             }
@@ -251,9 +266,43 @@ impl ClientEngine {
             batch = self.inlet.receive(), if self.core.wants_packets() => Event::Tun(batch),
             request = self.requests.recv() => Event::Request(request),
             outgoing = self.mailbox.next(), if self.outgoing.is_none() => Event::Message(outgoing),
+            () = told(&mut self.catalog) => Event::Catalog,
             () = messages::room(&inbox), if self.core.has_message() => Event::Room,
             () = device.notified(), if self.outlet.is_waiting() => Event::Room,
             () = sleep_until(deadline) => Event::Timeout,
+        }
+    }
+
+    fn take_catalog(&mut self) {
+        let servers = self.catalog.borrow_and_update().clone();
+        let listed = servers.iter().map(|server| CatalogExit {
+            key: server.key,
+            settings: ExitSettings {
+                name: server.name.clone(),
+                weight: server.weight,
+            },
+        });
+        let listed: Vec<_> = listed.collect();
+        let mut placed = self.core.on_catalog(&listed, now());
+        // Ascending, so that a new place is always the next one.
+        placed.sort_unstable_by_key(|(exit, _)| *exit);
+        for (exit, index) in placed {
+            let Some(server) = servers.get(index) else {
+                continue;
+            };
+            match self.settings.servers.get_mut(exit.index()) {
+                Some(place) if place.key == server.key => place.clone_from(server),
+                Some(place) => {
+                    place.clone_from(server);
+                    if let Some(way) = self.ways.get_mut(exit.index()) {
+                        way.address = None;
+                    }
+                }
+                None => {
+                    self.settings.servers.push(server.clone());
+                    self.ways.push(Way::new(exit));
+                }
+            }
         }
     }
 
@@ -470,7 +519,10 @@ impl ClientEngine {
         };
         way.attempt = attempt;
         let caller = Caller {
-            identity: self.settings.identity.clone(),
+            identity: match &server.identity {
+                Some(identity) => identity.clone(),
+                None => self.settings.identity.clone(),
+            },
             transport: self.settings.transport,
             watch: self.watch.clone(),
         };
@@ -519,5 +571,12 @@ impl ClientEngine {
         self.pump.stop_reading();
         drop((self.inlet, self.outlet));
         Ok(self.pump.stop()?)
+    }
+}
+
+/// Waits until the catalog is another; for ever when nobody tells.
+async fn told(catalog: &mut watch::Receiver<Vec<Server>>) {
+    if catalog.changed().await.is_err() {
+        std::future::pending().await
     }
 }

@@ -146,15 +146,31 @@ pub(crate) fn client_of(
     remote: SocketAddr,
     backend: BackendSettings,
 ) -> Running<ClientReport, ()> {
+    let servers = vec![server(provider, remote, None)];
+    client_prepared(identity, servers, backend, |_| {})
+}
+
+pub(crate) fn server(key: PublicKey, remote: SocketAddr, identity: Option<Identity>) -> Server {
+    Server {
+        name: remote.to_string(),
+        key,
+        remote: remote.to_string(),
+        weight: 100,
+        identity,
+    }
+}
+
+/// A client whose engine is changed before it runs.
+pub(crate) fn client_prepared(
+    identity: &Identity,
+    servers: Vec<Server>,
+    backend: BackendSettings,
+    prepare: impl FnOnce(&mut ClientEngine) + Send + 'static,
+) -> Running<ClientReport, ()> {
     let (device, device_handle) = channel_device();
     let settings = ClientSettings {
         identity: identity.clone(),
-        servers: vec![Server {
-            name: remote.to_string(),
-            key: provider,
-            remote: remote.to_string(),
-            weight: 100,
-        }],
+        servers,
         core: ClientConfig {
             reconnect_base: Duration::from_millis(100),
             ..ClientConfig::default()
@@ -169,6 +185,7 @@ pub(crate) fn client_of(
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async move {
             let (mut engine, handle, _wanted) = ClientEngine::new(settings, device, 2).unwrap();
+            prepare(&mut engine);
             assert!(tell.send((handle, engine.messages())).is_ok());
             engine.run().await.unwrap();
         });
