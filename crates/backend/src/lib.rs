@@ -4,6 +4,9 @@
 //! |---|---|
 //! | [`api`] | the bodies of HTTP requests and answers, shared by both sides |
 //! | [`ask`] | [`ask::Backend`]: what a client or a provider asks of a control plane; embedders implement it |
+//! | [`signed`] | who asks: signatures in the headers of requests, both sides |
+//! | [`http`] | the HTTP client (feature `client`) |
+//! | [`server`] | the reference server (feature `server`), with its [`catalog`], its [`probe`] and its [`config`] |
 //! | [`store`] | [`store::Store`]: what the reference server keeps, and what one transaction of it is |
 //!
 //! Only these know HTTP and databases. What a contract is, whether it holds, when to ask and how often, is the core's.
@@ -12,4 +15,7 @@
 
 pub mod api;
 pub mod ask;
+#[cfg(feature = "client")]
+pub mod http;
+pub mod signed;
 pub mod store;
