@@ -51,6 +51,12 @@ impl BaseUrl {
         self.is_https
     }
 
+    /// Where its health is asked: `/healthz`, which needs no signature.
+    #[must_use]
+    pub fn health(&self) -> String {
+        self.uri(&self.target("/healthz"))
+    }
+
     /// The path and query of a route, as it is sent and signed.
     pub(super) fn target(&self, route: &str) -> String {
         format!("{}{route}", self.prefix)

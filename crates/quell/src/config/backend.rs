@@ -1,22 +1,44 @@
 //! `[backend]`: the control plane, and how it is asked for its health. The same in both
 //! files.
 //!
+//! `url` is where quell's own control plane is: exits, contracts and receipts go through
+//! it, and its health is asked there too. `urls` are for a control plane that is somebody
+//! else's, of which quell knows nothing but whether it lives.
+//!
 //! Each URL is asked by an HTTP GET. Any answer but a 5xx is a sign of life; one that
 //! says when to come again (Retry-After) is obeyed. Without a URL nobody is asked, and
 //! unless the program that embeds quell says otherwise, nothing is ever degraded.
 
 use std::time::Duration;
 
-use quell_core::config::BackendHealthConfig;
+use quell_backend::api::ADDRESSES_MAX;
+use quell_backend::http::BaseUrl;
+use quell_core::config::{BackendHealthConfig, ConfigError};
 use quell_net::backend::{BackendSettings, BackendUrl};
 use serde::Deserialize;
 
+use super::address::ServerAddress;
 use super::text;
 
 /// `[backend]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BackendSection {
+    /// The control plane of quell's own kind: `http` or `https`, with the path before
+    /// `/v1` if there is one.
+    ///
+    /// None: a client uses the providers that its file lists, a provider serves the
+    /// clients that its file lists. With it a client gets its exits from the catalog and
+    /// pays with contracts, and a provider serves whoever has one; the key in
+    /// `private_key_file` must be enrolled.
+    #[serde(deserialize_with = "text::option")]
+    pub url: Option<BaseUrl>,
+    /// Of a provider: where clients reach it, as the catalog is to say it.
+    ///
+    /// None. 1 to 4 with `url`, `host:port` each; more than one where it has several
+    /// addresses, which are tried in turn. Must be left out without `url`, and by clients.
+    #[serde(deserialize_with = "text::list")]
+    pub advertise: Vec<ServerAddress>,
     /// Where to ask: `http` or `https`.
     ///
     /// None. At most 4, each once. Requests take the way that the system's routes say; a
@@ -60,6 +82,8 @@ impl Default for BackendSection {
             retry_after_max,
         } = BackendHealthConfig::default();
         Self {
+            url: None,
+            advertise: Vec::new(),
             urls: Vec::new(),
             failures_to_degrade: failures_to_degrade.into(),
             attempt_timeout,
@@ -73,10 +97,38 @@ impl Default for BackendSection {
 }
 
 impl BackendSection {
+    /// Where to ask for health: the control plane of our own kind first.
+    fn health_urls(&self) -> Vec<BackendUrl> {
+        // What was a base URL is a whole one with a path after it.
+        let own = self.url.as_ref().map(BaseUrl::health);
+        let own = own.and_then(|url| url.parse().ok());
+        own.into_iter().chain(self.urls.iter().cloned()).collect()
+    }
+
+    /// Checks what only makes sense together. `is_provider`: whose file it is.
+    ///
+    /// # Errors
+    /// Addresses that are missing, or that nobody would be told.
+    pub(super) fn check(&self, is_provider: bool) -> Result<(), ConfigError> {
+        let wanted = match (is_provider, &self.url) {
+            (true, Some(_)) => 1..=ADDRESSES_MAX,
+            (true, None) | (false, _) => 0..=0,
+        };
+        if !wanted.contains(&self.advertise.len()) {
+            let allowed = match wanted.end() {
+                0 => "none: it is for a provider that has backend.url".to_owned(),
+                most => format!("1 to {most} addresses"),
+            };
+            let found = format!("{} addresses", self.advertise.len());
+            return Err(ConfigError::new("backend.advertise", found, allowed));
+        }
+        self.settings().try_new().map(drop)
+    }
+
     /// The driver's settings.
     pub fn settings(&self) -> BackendSettings {
         BackendSettings {
-            urls: self.urls.clone(),
+            urls: self.health_urls(),
             health: BackendHealthConfig {
                 // What does not fit is refused by the range, which ends far below.
                 failures_to_degrade: u8::try_from(self.failures_to_degrade).unwrap_or(u8::MAX),
@@ -172,5 +224,49 @@ mod tests {
         let error = read(r#"urls = ["ftp://h/"]"#).unwrap_err().to_string();
         assert!(error.contains("neither http nor https"), "{error}");
         read("url = []").unwrap_err();
+    }
+
+    #[test]
+    fn the_control_plane_is_asked_for_its_health_where_it_is() {
+        let text = "url = \"http://127.0.0.1:6620/quell/\"\nurls = [\"http://h/\"]";
+        let section = read(text).unwrap();
+        let urls: Vec<_> = section
+            .settings()
+            .urls
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(urls, ["http://127.0.0.1:6620/quell/healthz", "http://h/"]);
+        let error = read("url = \"http://h/?key=s3cret\"")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("a query after the path"), "{error}");
+    }
+
+    #[test]
+    fn a_provider_with_a_control_plane_says_where_it_is_reached_and_nobody_else_does() {
+        let words = |text: &str, is_provider| {
+            read(text)
+                .unwrap()
+                .check(is_provider)
+                .map_err(|error| error.to_string())
+        };
+        let url = "url = \"http://h/\"\n";
+        let advertise = |count: usize| {
+            let addresses: Vec<_> = (0..count).map(|n| format!("\"h:{}\"", n + 1)).collect();
+            format!("advertise = [{}]\n", addresses.join(", "))
+        };
+        let both = |count| format!("{url}{}", advertise(count));
+        assert_eq!(words(&both(1), true), Ok(()));
+        assert_eq!(words(&both(4), true), Ok(()));
+        for count in [0, 5] {
+            let words = words(&both(count), true).unwrap_err();
+            let expected =
+                format!("backend.advertise = {count} addresses: allowed is 1 to 4 addresses");
+            assert_eq!(words, expected);
+        }
+        assert_eq!(words(url, false), Ok(()));
+        words(&both(1), false).unwrap_err();
+        words(&advertise(1), true).unwrap_err();
     }
 }

@@ -17,7 +17,9 @@ use serde::Deserialize;
 
 use super::address::Host;
 use super::backend::BackendSection;
-use super::common::{ControlSection, LogSection, default_run_dir, interface_name};
+use super::common::{
+    ControlSection, LogSection, default_run_dir, default_state_dir, interface_name,
+};
 use super::error::LoadError;
 use super::exits::{self, FlapSection, ProviderPeer, RaceSection, WindowSection};
 use super::lanes::LanesSection;
@@ -36,8 +38,8 @@ pub struct ClientFile {
     ///
     /// Relative to the configuration file's folder. See [`super::read_private_key`].
     pub private_key_file: PathBuf,
-    /// The exits, one at least.
-    #[serde(rename = "provider", deserialize_with = "exits::one_or_many")]
+    /// The exits; one at least without `backend.url`, which brings them otherwise.
+    #[serde(rename = "provider", default, deserialize_with = "exits::one_or_many")]
     pub providers: Vec<ProviderPeer>,
     /// Which exits are kept, and which of them carries what.
     #[serde(default)]
@@ -78,6 +80,13 @@ pub struct ClientFile {
     /// [`crate::control::run_dir`]. `quell status` looks in the same place.
     #[serde(default = "default_run_dir")]
     pub run_dir: PathBuf,
+    /// Folder of what outlives the process and the host's restart: with `backend.url` the
+    /// catalog and the contracts, so that it starts while the control plane is down. Not
+    /// touched without.
+    ///
+    /// `/var/lib/quell`.
+    #[serde(default = "default_state_dir")]
+    pub state_dir: PathBuf,
 }
 
 /// `[tun]`: the client's network interface.
@@ -216,10 +225,10 @@ impl ClientFile {
         config::number("tun.mtu_max", self.tun.mtu_max, 1280..=9000)?;
         check_routes(&self.tun.routes)?;
         self.proxy.check(&self.tun.routes)?;
-        exits::check(&self.providers)?;
+        exits::check(&self.providers, self.backend.url.is_some())?;
         self.check_route_loop()?;
         self.core().try_new()?;
-        self.backend.settings().try_new()?;
+        self.backend.check(false)?;
         let quic = self.transport.quic().try_new()?;
         self.lanes.fits(quic.idle_timeout)?;
         if self.transport.keepalive_interval > quic.idle_timeout / 2 {
@@ -292,6 +301,10 @@ impl RoleFile for ClientFile {
 
     fn run_dir(&mut self) -> &mut PathBuf {
         &mut self.run_dir
+    }
+
+    fn state_dir(&mut self) -> Option<&mut PathBuf> {
+        Some(&mut self.state_dir)
     }
 
     fn control(&mut self) -> &mut ControlSection {

@@ -31,6 +31,11 @@ impl ControlSection {
     }
 }
 
+/// Where what outlives the host's restart is kept, unless a file says otherwise.
+pub(super) fn default_state_dir() -> PathBuf {
+    PathBuf::from("/var/lib/quell")
+}
+
 pub(super) fn default_run_dir() -> PathBuf {
     control::run_dir()
 }

@@ -106,10 +106,11 @@ pub(super) fn key_of(index: usize, count: usize, field: &str) -> String {
 }
 
 /// Checks the list as a whole, and each of it.
-pub(super) fn check(providers: &[ProviderPeer]) -> Result<(), ConfigError> {
+pub(super) fn check(providers: &[ProviderPeer], by_catalog: bool) -> Result<(), ConfigError> {
     let count = providers.len();
-    if count == 0 || count > EXITS_MAX {
-        let allowed = format!("1 to {EXITS_MAX} providers");
+    let least = usize::from(!by_catalog);
+    if count < least || count > EXITS_MAX {
+        let allowed = format!("{least} to {EXITS_MAX} providers");
         return Err(ConfigError::new("provider", count, allowed));
     }
     for (index, provider) in providers.iter().enumerate() {

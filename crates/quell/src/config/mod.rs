@@ -2,7 +2,7 @@
 //!
 //! One TOML file, snake_case, each key with a default where one can be right for
 //! everybody. A file is a provider's if it says `listen`, a client's if it has a
-//! `[provider]` table. [`load`] goes
+//! `[provider]` table or, without `listen`, a `[backend]`. [`load`] goes
 //!
 //! ```text
 //! bytes → TOML → typed file → QUELL_… overrides → ranges → key file
@@ -114,7 +114,7 @@ pub fn load_with(
     let source = Source::parse(path, &text)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let is_provider = source.has("listen");
-    let is_client = source.has("provider");
+    let is_client = source.has("provider") || !is_provider && source.has("backend");
     match (is_client, is_provider) {
         (true, false) => {
             let file: ClientFile = finish(&source, folder, variable)?;

@@ -21,7 +21,7 @@ use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
 use super::backend::BackendSection;
-use super::common::{ControlSection, LogSection, default_run_dir};
+use super::common::{ControlSection, LogSection, default_run_dir, default_state_dir};
 use super::egress::EgressSection;
 use super::lanes::LanesSection;
 use super::limits::Limits;
@@ -77,16 +77,12 @@ pub struct ProviderFile {
     /// [`crate::control::run_dir`]. `quell status` looks in the same place.
     #[serde(default = "default_run_dir")]
     pub run_dir: PathBuf,
-    /// Folder of what outlives the process and the host's restart: the month's count. Not touched without
-    /// `limits.month_bytes_max`.
+    /// Folder of what outlives the process and the host's restart: the month's count, and with
+    /// `backend.url` the receipts. Not touched without either.
     ///
     /// `/var/lib/quell`.
     #[serde(default = "default_state_dir")]
     pub state_dir: PathBuf,
-}
-
-fn default_state_dir() -> PathBuf {
-    PathBuf::from("/var/lib/quell")
 }
 
 /// One of `[[clients]]`.
@@ -206,7 +202,7 @@ impl ProviderFile {
         self.check_pools()?;
         self.egress.check()?;
         self.core().try_new()?;
-        self.backend.settings().try_new()?;
+        self.backend.check(true)?;
         let quic = self.transport.quic().try_new()?;
         self.lanes.fits(quic.idle_timeout)?;
         Ok(self)

@@ -15,6 +15,7 @@ use std::net::{AddrParseError, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use quell_backend::http::BaseUrl;
 use quell_core::config::{ExitPolicy, Raced, TcpLane};
 use quell_net::backend::BackendUrl;
 use quell_packet::addr::Prefix;
@@ -33,7 +34,7 @@ pub(super) const HIDDEN_URL: &str = "(a URL with what may be credentials, not sh
 
 /// Whether credentials may stand in a URL of `text`: before the host, or in the query.
 pub(super) fn may_hold_credentials(key: &str, text: &str) -> bool {
-    key.starts_with("backend.urls") && text.contains(['@', '?'])
+    key.starts_with("backend.url") && text.contains(['@', '?'])
 }
 
 /// Whether a secret key stands in `text`, sound or damaged.
@@ -137,6 +138,16 @@ impl Text for BackendUrl {
     fn read(text: &str) -> Result<Self, String> {
         text.parse()
             .map_err(|error: quell_net::backend::BackendUrlError| error.to_string())
+    }
+}
+
+impl Text for BaseUrl {
+    const FORM: &'static str =
+        r#"a URL such as "https://quell.example.net", without credentials and without a query"#;
+
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map_err(|error: quell_backend::http::BaseUrlError| error.to_string())
     }
 }
 

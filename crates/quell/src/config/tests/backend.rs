@@ -91,3 +91,27 @@ fn a_setting_out_of_its_range_is_named_with_its_line() {
         "{error}"
     );
 }
+
+#[test]
+fn a_client_of_a_control_plane_lists_no_provider() {
+    let folder = Folder::new();
+    let text = client();
+    let alone = text.split("[provider]").next().unwrap();
+    let read = |rest: &str| {
+        let text = format!("{alone}\n[backend]\n{rest}\n");
+        let path = folder.write("quell.toml", text, 0o644);
+        load_with(&path, &|_| None)
+    };
+    match read("url = \"http://127.0.0.1:6620\"").unwrap() {
+        Config::Client(file) => {
+            assert!(file.providers.is_empty());
+            assert_eq!(file.state_dir, std::path::Path::new("/var/lib/quell"));
+        }
+        Config::Provider(_) => panic!("a provider"),
+    }
+    let error = read("urls = []").unwrap_err().to_string();
+    assert!(
+        error.contains("provider = 0: allowed is 1 to 256 providers"),
+        "{error}"
+    );
+}
