@@ -13,6 +13,7 @@ mod packets;
 pub mod provider;
 mod proxy;
 mod running;
+pub mod state_file;
 
 pub use quell_net::engine::Messages;
 pub use quell_proxy::{Listening, Observer as ProxyObserver, ProxyStatus};

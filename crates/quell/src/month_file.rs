@@ -1,21 +1,20 @@
 //! The month's count in a file: `month-<name>.json` in `state_dir`.
 //!
-//! It is replaced as a whole: written beside, flushed, renamed over, and the folder flushed, so that a crash or a full disk
-//! leaves the old count or the new one. When the provider starts, the count is read and written back at once, so that a
+//! It is replaced as a whole ([`crate::state_file`]). When the provider starts, the count is read and written back at once, so that a
 //! folder that takes no file is found while somebody looks, and not a month later.
 //!
 //! A file that cannot be read is an error, never a count of nothing: it may be what stands between the owner and a bill.
 //! Who deletes it begins the month anew, and says so by doing it.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use quell_core::provider::limits::{Month, MonthUse};
 use quell_net::engine::provider::MonthStore;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use thiserror::Error;
+
+use crate::state_file::{StateFile, StateFileError};
 
 /// The form of the file.
 const VERSION: u32 = 1;
@@ -27,15 +26,8 @@ const FILE_BYTES_MAX: u64 = 4_096;
 #[non_exhaustive]
 pub enum MonthFileError {
     /// The system refused.
-    #[error("cannot {doing} {path}: {source}", path = .path.display())]
-    System {
-        /// What was tried.
-        doing: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] StateFileError),
     /// It is no count.
     #[error(
         "{path} is no month's count: {reason}; restore it, or delete it to begin the month at 0",
@@ -49,7 +41,7 @@ pub enum MonthFileError {
     },
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     version: u32,
@@ -59,56 +51,24 @@ struct Content {
 
 /// The file.
 #[derive(Debug)]
-pub(crate) struct MonthFile {
-    path: PathBuf,
-    beside: PathBuf,
-}
+pub(crate) struct MonthFile(StateFile);
 
 impl MonthFile {
-    /// Opens the count of `name` in `folder`, which is made where it is not there (for its owner alone). Without a file
-    /// nothing was carried.
+    /// Opens the count of `name` in `folder`, which is made where it is not there. Without a file nothing was carried.
     ///
     /// # Errors
     /// It cannot be read, is no count, or cannot be written.
     pub(crate) fn open(folder: &Path, name: &str) -> Result<(Self, MonthUse), MonthFileError> {
-        let failed = |doing, path: &Path, source| MonthFileError::System {
-            doing,
-            path: path.to_owned(),
-            source,
-        };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(|source| failed("make the folder", folder, source))?;
-        let mut file = Self {
-            path: folder.join(format!("month-{name}.json")),
-            beside: folder.join(format!("month-{name}.new")),
-        };
-        let text = file
-            .read()
-            .map_err(|source| failed("read", &file.path, source))?;
-        let used = match text {
+        let file = StateFile::in_folder(folder, &format!("month-{name}"), "json")?;
+        let used = match file.read(FILE_BYTES_MAX)? {
             None => MonthUse::default(),
             Some(text) => parse(&text).map_err(|reason| MonthFileError::Corrupt {
-                path: file.path.clone(),
+                path: file.path().to_owned(),
                 reason,
             })?,
         };
-        file.store(used)
-            .map_err(|source| failed("write", &file.path, source))?;
-        Ok((file, used))
-    }
-
-    fn read(&self) -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut text = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
-        Ok(Some(text))
+        file.replace(text_of(used).as_bytes())?;
+        Ok((Self(file), used))
     }
 }
 
@@ -128,45 +88,21 @@ fn parse(text: &[u8]) -> Result<MonthUse, String> {
     })
 }
 
-impl MonthStore for MonthFile {
-    fn store(&mut self, used: MonthUse) -> io::Result<()> {
-        let content = Content {
-            version: VERSION,
-            month: used.month.to_string(),
-            bytes: used.bytes,
-        };
-        let text = serde_json::to_vec(&content)?;
-        let written =
-            write_beside(&self.beside, &text).and_then(|()| fs::rename(&self.beside, &self.path));
-        if written.is_err() {
-            // Nothing refers to it, and the next attempt removes it first.
-            let _ = fs::remove_file(&self.beside);
-            return written;
-        }
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
-    }
+fn text_of(used: MonthUse) -> String {
+    let (month, bytes) = (used.month, used.bytes);
+    format!(r#"{{"version":{VERSION},"month":"{month}","bytes":{bytes}}}"#)
 }
 
-/// `create_new` follows no link that somebody may have laid there.
-fn write_beside(path: &Path, text: &[u8]) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
+impl MonthStore for MonthFile {
+    fn store(&mut self, used: MonthUse) -> io::Result<()> {
+        self.0.replace_as_is(text_of(used).as_bytes())
     }
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text)?;
-    file.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::fs;
 
     use super::*;
 
@@ -188,9 +124,6 @@ mod tests {
         assert_eq!(again, used("2026-11", u64::MAX));
         let (_, other) = MonthFile::open(&folder, "other").unwrap();
         assert_eq!(other, MonthUse::default());
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&folder), mode(&file.path)), (0o700, 0o600));
-        assert!(!file.beside.exists());
     }
 
     #[test]
@@ -230,34 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_nothing_is_found_at_the_start_and_keeps_the_old_count_later() {
+    fn a_disk_that_takes_nothing_is_found_at_the_start() {
         let home = tempfile::tempdir().unwrap();
         let blocked = home.path().join("file");
         fs::write(&blocked, "").unwrap();
         let error = MonthFile::open(&blocked.join("state"), "q").unwrap_err();
         assert!(matches!(error, MonthFileError::System { .. }), "{error}");
-
-        let (mut file, _) = MonthFile::open(home.path(), "q").unwrap();
-        file.store(used("2026-11", 7)).unwrap();
-        // A folder in its place, as a disk that is full, lets nothing be written beside.
-        fs::create_dir_all(file.beside.join("x")).unwrap();
-        file.store(used("2026-11", 8)).unwrap_err();
-        fs::remove_dir_all(&file.beside).unwrap();
-        assert_eq!(
-            MonthFile::open(home.path(), "q").unwrap().1,
-            used("2026-11", 7)
-        );
-        assert!(write_beside(Path::new("/dev/full/x"), b"x").is_err());
-    }
-
-    #[test]
-    fn a_link_that_lies_beside_is_not_followed() {
-        let home = tempfile::tempdir().unwrap();
-        let victim = home.path().join("victim");
-        fs::write(&victim, "mine").unwrap();
-        symlink(&victim, home.path().join("month-q.new")).unwrap();
-        let (mut file, _) = MonthFile::open(home.path(), "q").unwrap();
-        file.store(used("2026-11", 7)).unwrap();
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
     }
 }
