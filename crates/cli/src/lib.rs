@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verbs::{check, demo, drill, keygen, provide, pubkey, sim, status, up, why};
+use verbs::{check, demo, drill, enrol, keygen, provide, pubkey, sim, status, up, why};
 
 /// What a run may read and write.
 pub struct Streams<'a> {
@@ -97,6 +97,7 @@ enum Verb {
     Drill(drill::Drill),
     Status(status::Status),
     Why(why::Why),
+    Enrol(enrol::Enrol),
     Sim(sim::Sim),
 }
 
@@ -112,6 +113,7 @@ impl Verb {
             Self::Drill(verb) => verb.run(streams),
             Self::Status(verb) => verb.run(streams),
             Self::Why(verb) => verb.run(streams),
+            Self::Enrol(verb) => verb.run(streams),
             Self::Sim(verb) => verb.run(streams),
         }
     }

@@ -15,5 +15,7 @@ mod proxy;
 mod running;
 pub mod state_file;
 
+/// What is asked of a control plane: the trait to implement, and its HTTP client.
+pub use quell_backend as backend;
 pub use quell_net::engine::Messages;
 pub use quell_proxy::{Listening, Observer as ProxyObserver, ProxyStatus};

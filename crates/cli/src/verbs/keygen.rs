@@ -55,6 +55,16 @@ impl Keygen {
     }
 }
 
+/// Makes a key pair whose secret half is in the new file `path`.
+///
+/// # Errors
+/// The file is there, or cannot be written.
+pub(super) fn make(path: &Path) -> anyhow::Result<()> {
+    let identity = Identity::generate()?;
+    write_new(path, identity.secret_key())
+        .with_context(|| format!("cannot write the key to {}", path.display()))
+}
+
 fn write_new(path: &Path, secret: &SecretKey) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)

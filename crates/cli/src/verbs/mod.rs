@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod drill;
+pub(crate) mod enrol;
 pub(crate) mod keygen;
 pub(crate) mod provide;
 pub(crate) mod pubkey;

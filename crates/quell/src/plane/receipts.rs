@@ -1,0 +1,288 @@
+//! A provider's receipts on its disk: the latest of each contract, durable before it gives credit (redb).
+//!
+//! ```text
+//! engine ──Batch──> this thread ──one transaction, synced──> engine: durable, or failed
+//! ```
+//!
+//! The core gives one batch at a time and gathers while it is written, so there is no queue here, and a slow disk makes
+//! batches larger. A transaction is there whole or not at all, also after a crash. After an error the file is opened
+//! anew for the next batch: redb takes no more writes after one that failed, and a disk that was full may have room.
+//!
+//! The file belongs to one process; a second one is refused. A file that is none of ours, or of another version, is an
+//! error that names it, and stays as it is: it may hold what somebody is owed.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use quell_core::contract::{Batch, Record};
+use quell_wire::contract::{CONTRACT_LEN, RECEIPT_LEN};
+use redb::backends::FileBackend;
+use redb::{
+    Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageBackend,
+    TableDefinition,
+};
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::state_file::{self, StateFileError};
+
+/// The form of the file, and of its records.
+const VERSION: u64 = 1;
+const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
+const RECEIPTS: TableDefinition<'static, &[u8; 16], &[u8; RECORD_LEN]> =
+    TableDefinition::new("receipts");
+/// A contract, a receipt, and how many bytes are filed.
+const RECORD_LEN: usize = CONTRACT_LEN + RECEIPT_LEN + 8;
+/// Bytes of pages that redb holds in memory; the file of 100,000 contracts has 40 MB.
+const CACHE_BYTES: usize = 8 << 20;
+
+/// The receipts are not to be had.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReceiptsError {
+    /// The system refused.
+    #[error(transparent)]
+    System(#[from] StateFileError),
+    /// Another process has the file.
+    #[error("another process has {path} open", path = .path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be read or written.
+    #[error("the receipts in {path} are not to be had: {reason}", path = .path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Makes the file's bytes reachable, anew for each opening.
+type Backing = Box<dyn Fn() -> Result<Box<dyn StorageBackend>, String> + Send>;
+
+/// The file.
+pub(super) struct Receipts {
+    path: PathBuf,
+    backing: Backing,
+    database: Option<Database>,
+}
+
+impl Receipts {
+    /// Opens `receipts-<name>.redb` in `folder`, made where it is not there, and reads all that is in it.
+    ///
+    /// # Errors
+    /// It is not to be had, in use, or none of ours.
+    pub(super) fn open(folder: &Path, name: &str) -> Result<(Self, Vec<Record>), ReceiptsError> {
+        state_file::make_folder(folder)?;
+        let path = folder.join(format!("receipts-{name}.redb"));
+        let file = path.clone();
+        let backing = move || {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            let opened = options.mode(0o600).open(&file);
+            let opened = opened.map_err(|error| error.to_string())?;
+            let backend = FileBackend::new(opened).map_err(|error| match error {
+                DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {
+                    IN_USE.to_owned()
+                }
+                error => error.to_string(),
+            })?;
+            Ok(Box::new(backend) as Box<dyn StorageBackend>)
+        };
+        let opened = Self::over(path, Box::new(backing))?;
+        // A new file is durable with its folder's entry.
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|source| StateFileError {
+            doing: "sync the folder",
+            path: folder.to_owned(),
+            source,
+        })?;
+        Ok(opened)
+    }
+
+    fn over(path: PathBuf, backing: Backing) -> Result<(Self, Vec<Record>), ReceiptsError> {
+        let mut receipts = Self {
+            path,
+            backing,
+            database: None,
+        };
+        let records = receipts.reopen().and_then(|()| receipts.read_all());
+        match records {
+            Ok(records) => Ok((receipts, records)),
+            Err(reason) if reason == IN_USE => Err(ReceiptsError::InUse {
+                path: receipts.path,
+            }),
+            Err(reason) => Err(ReceiptsError::Unusable {
+                path: receipts.path,
+                reason,
+            }),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        if self.database.is_some() {
+            return Ok(());
+        }
+        let database = Builder::new()
+            .set_cache_size(CACHE_BYTES)
+            .create_with_backend(Boxed((self.backing)()?))
+            .map_err(|error| error.to_string())?;
+        check_version(&database)?;
+        self.database = Some(database);
+        Ok(())
+    }
+
+    fn database(&self) -> Result<&Database, String> {
+        self.database.as_ref().ok_or_else(|| "it is closed".to_owned())
+    }
+
+    fn read_all(&self) -> Result<Vec<Record>, String> {
+        let read = self.database()?.begin_read().map_err(words)?;
+        let table = read.open_table(RECEIPTS).map_err(words)?;
+        let mut records = Vec::new();
+        for entry in table.iter().map_err(words)? {
+            let (_, value) = entry.map_err(words)?;
+            records.push(record_of(value.value()));
+        }
+        Ok(records)
+    }
+
+    /// Writes a batch as one transaction, durably.
+    ///
+    /// # Errors
+    /// Why it may not be there; it may be written again.
+    pub(super) fn write(&mut self, batch: &Batch) -> Result<(), String> {
+        let written = self.reopen().and_then(|()| self.write_as_is(batch));
+        if written.is_err() {
+            self.database = None;
+        }
+        written
+    }
+
+    fn write_as_is(&self, batch: &Batch) -> Result<(), String> {
+        let write = self.database()?.begin_write().map_err(words)?;
+        {
+            let mut table = write.open_table(RECEIPTS).map_err(words)?;
+            for (id, record) in &batch.records {
+                table.insert(&id.0, &bytes_of(record)).map_err(words)?;
+            }
+            for id in &batch.forgotten {
+                table.remove(&id.0).map_err(words)?;
+            }
+        }
+        write.commit().map_err(words)
+    }
+
+    /// Serves batches on a thread of its own until nobody gives any; each is answered with whether it is durable.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(super) fn serve(
+        mut self,
+        mut batches: mpsc::Receiver<Batch>,
+        written: mpsc::Sender<(u64, bool)>,
+    ) -> Result<thread::JoinHandle<()>, StateFileError> {
+        let path = self.path.clone();
+        let serve = move || {
+            while let Some(batch) = batches.blocking_recv() {
+                let done = self.write(&batch);
+                if let Err(reason) = &done {
+                    let file = self.path.display();
+                    warn!(%file, reason, "receipts could not be written; who they are of waits at the limit");
+                }
+                if written.blocking_send((batch.id, done.is_ok())).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("quell-receipts".into());
+        thread.spawn(serve).map_err(|source| StateFileError {
+            doing: "start a thread for",
+            path,
+            source,
+        })
+    }
+}
+
+const IN_USE: &str = "another process has it open";
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// One without tables is made so; another's is left alone.
+fn check_version(database: &Database) -> Result<(), String> {
+    let write = database.begin_write().map_err(words)?;
+    let is_new = write.list_tables().map_err(words)?.next().is_none();
+    {
+        let mut meta = write.open_table(META).map_err(words)?;
+        if is_new {
+            meta.insert("version", VERSION).map_err(words)?;
+        }
+        let version = meta.get("version").map_err(words)?.map(|version| version.value());
+        if version != Some(VERSION) {
+            return Err(format!(
+                "it is of version {}, this program reads version {VERSION}",
+                version.map_or("none".to_owned(), |version| version.to_string())
+            ));
+        }
+        write.open_table(RECEIPTS).map_err(words)?;
+    }
+    write.commit().map_err(words)
+}
+
+fn bytes_of(record: &Record) -> [u8; RECORD_LEN] {
+    let mut bytes = [0; RECORD_LEN];
+    let filed = record.filed_total.to_be_bytes();
+    let parts = record.contract.iter().chain(&record.receipt).chain(&filed);
+    bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = *from);
+    bytes
+}
+
+fn record_of(bytes: &[u8; RECORD_LEN]) -> Record {
+    let mut record = Record {
+        contract: [0; CONTRACT_LEN],
+        receipt: [0; RECEIPT_LEN],
+        filed_total: 0,
+    };
+    let mut filed = [0; 8];
+    let parts = record.contract.iter_mut().chain(&mut record.receipt).chain(&mut filed);
+    parts.zip(bytes).for_each(|(to, from)| *to = *from);
+    record.filed_total = u64::from_be_bytes(filed);
+    record
+}
+
+/// A backend that is chosen at run time.
+#[derive(Debug)]
+struct Boxed(Box<dyn StorageBackend>);
+
+impl StorageBackend for Boxed {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.0.write(offset, data)
+    }
+
+    fn close(&self) -> std::io::Result<()> {
+        self.0.close()
+    }
+}
