@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 28] = [
+const STRUCTS: [(&str, &str, &str); 30] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -147,6 +147,16 @@ const STRUCTS: [(&str, &str, &str); 28] = [
         "How long flows are remembered",
         "crates/core/src/config/flows.rs",
         "FlowsConfig",
+    ),
+    (
+        "What a provider does with contracts",
+        "crates/core/src/config/contracts.rs",
+        "ContractsConfig",
+    ),
+    (
+        "When a client asks for contracts and signs",
+        "crates/core/src/config/contracts.rs",
+        "WalletConfig",
     ),
     (
         "QUIC beneath",
