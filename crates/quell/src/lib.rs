@@ -10,6 +10,7 @@ mod egress;
 pub mod error;
 pub mod month_file;
 mod packets;
+pub mod plane;
 pub mod provider;
 mod proxy;
 mod running;

@@ -236,7 +236,10 @@ mod tests {
         ] {
             fs::write(&path, &bad).unwrap();
             assert_eq!(open(home.path(), 1).1, Kept::default());
-            assert_eq!(fs::read_to_string(home.path().join("client-quell0.bad")).unwrap(), bad);
+            assert_eq!(
+                fs::read_to_string(home.path().join("client-quell0.bad")).unwrap(),
+                bad
+            );
         }
         let short = good.replace(&STANDARD.encode([4; 192]), &STANDARD.encode([4; 191]));
         fs::write(&path, short).unwrap();

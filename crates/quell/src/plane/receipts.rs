@@ -20,8 +20,7 @@ use quell_core::contract::{Batch, Record};
 use quell_wire::contract::{CONTRACT_LEN, RECEIPT_LEN};
 use redb::backends::FileBackend;
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageBackend,
-    TableDefinition,
+    Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition,
 };
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -62,13 +61,13 @@ pub enum ReceiptsError {
     },
 }
 
-/// Makes the file's bytes reachable, anew for each opening.
-type Backing = Box<dyn Fn() -> Result<Box<dyn StorageBackend>, String> + Send>;
+/// Opens the database, anew after an error.
+type Opener = Box<dyn Fn() -> Result<Database, String> + Send>;
 
 /// The file.
 pub(super) struct Receipts {
     path: PathBuf,
-    backing: Backing,
+    opener: Opener,
     database: Option<Database>,
 }
 
@@ -81,20 +80,7 @@ impl Receipts {
         state_file::make_folder(folder)?;
         let path = folder.join(format!("receipts-{name}.redb"));
         let file = path.clone();
-        let backing = move || {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false);
-            let opened = options.mode(0o600).open(&file);
-            let opened = opened.map_err(|error| error.to_string())?;
-            let backend = FileBackend::new(opened).map_err(|error| match error {
-                DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {
-                    IN_USE.to_owned()
-                }
-                error => error.to_string(),
-            })?;
-            Ok(Box::new(backend) as Box<dyn StorageBackend>)
-        };
-        let opened = Self::over(path, Box::new(backing))?;
+        let opened = Self::over(path, Box::new(move || open_file(&file)))?;
         // A new file is durable with its folder's entry.
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|source| StateFileError {
@@ -105,10 +91,10 @@ impl Receipts {
         Ok(opened)
     }
 
-    fn over(path: PathBuf, backing: Backing) -> Result<(Self, Vec<Record>), ReceiptsError> {
+    fn over(path: PathBuf, opener: Opener) -> Result<(Self, Vec<Record>), ReceiptsError> {
         let mut receipts = Self {
             path,
-            backing,
+            opener,
             database: None,
         };
         let records = receipts.reopen().and_then(|()| receipts.read_all());
@@ -128,17 +114,16 @@ impl Receipts {
         if self.database.is_some() {
             return Ok(());
         }
-        let database = Builder::new()
-            .set_cache_size(CACHE_BYTES)
-            .create_with_backend(Boxed((self.backing)()?))
-            .map_err(|error| error.to_string())?;
+        let database = (self.opener)()?;
         check_version(&database)?;
         self.database = Some(database);
         Ok(())
     }
 
     fn database(&self) -> Result<&Database, String> {
-        self.database.as_ref().ok_or_else(|| "it is closed".to_owned())
+        self.database
+            .as_ref()
+            .ok_or_else(|| "it is closed".to_owned())
     }
 
     fn read_all(&self) -> Result<Vec<Record>, String> {
@@ -209,6 +194,23 @@ impl Receipts {
     }
 }
 
+fn open_file(path: &Path) -> Result<Database, String> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.mode(0o600).open(path).map_err(words)?;
+    let opened = FileBackend::new(file).and_then(|backend| {
+        Builder::new()
+            .set_cache_size(CACHE_BYTES)
+            .create_with_backend(backend)
+    });
+    opened.map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {
+            IN_USE.to_owned()
+        }
+        error => error.to_string(),
+    })
+}
+
 const IN_USE: &str = "another process has it open";
 
 fn words(error: impl std::fmt::Display) -> String {
@@ -224,7 +226,10 @@ fn check_version(database: &Database) -> Result<(), String> {
         if is_new {
             meta.insert("version", VERSION).map_err(words)?;
         }
-        let version = meta.get("version").map_err(words)?.map(|version| version.value());
+        let version = meta
+            .get("version")
+            .map_err(words)?
+            .map(|version| version.value());
         if version != Some(VERSION) {
             return Err(format!(
                 "it is of version {}, this program reads version {VERSION}",
@@ -240,7 +245,10 @@ fn bytes_of(record: &Record) -> [u8; RECORD_LEN] {
     let mut bytes = [0; RECORD_LEN];
     let filed = record.filed_total.to_be_bytes();
     let parts = record.contract.iter().chain(&record.receipt).chain(&filed);
-    bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = *from);
+    bytes
+        .iter_mut()
+        .zip(parts)
+        .for_each(|(to, from)| *to = *from);
     bytes
 }
 
@@ -251,38 +259,128 @@ fn record_of(bytes: &[u8; RECORD_LEN]) -> Record {
         filed_total: 0,
     };
     let mut filed = [0; 8];
-    let parts = record.contract.iter_mut().chain(&mut record.receipt).chain(&mut filed);
+    let parts = record
+        .contract
+        .iter_mut()
+        .chain(&mut record.receipt)
+        .chain(&mut filed);
     parts.zip(bytes).for_each(|(to, from)| *to = *from);
     record.filed_total = u64::from_be_bytes(filed);
     record
 }
 
-/// A backend that is chosen at run time.
-#[derive(Debug)]
-struct Boxed(Box<dyn StorageBackend>);
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs;
 
-impl StorageBackend for Boxed {
-    fn len(&self) -> std::io::Result<u64> {
-        self.0.len()
+    use quell_wire::contract::ContractId;
+
+    use super::*;
+
+    fn record(number: u8, filed_total: u64) -> (ContractId, Record) {
+        let record = Record {
+            contract: [number; CONTRACT_LEN],
+            receipt: [number + 100; RECEIPT_LEN],
+            filed_total,
+        };
+        (ContractId([number; 16]), record)
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        self.0.read(offset, out)
+    fn batch(records: &[(u8, u64)], forgotten: &[u8]) -> Batch {
+        Batch {
+            id: 7,
+            records: records
+                .iter()
+                .map(|(number, filed)| record(*number, *filed))
+                .collect(),
+            forgotten: forgotten
+                .iter()
+                .map(|number| ContractId([*number; 16]))
+                .collect(),
+        }
     }
 
-    fn set_len(&self, len: u64) -> std::io::Result<()> {
-        self.0.set_len(len)
+    fn open(folder: &Path) -> (Receipts, Vec<Record>) {
+        Receipts::open(folder, "exit").unwrap()
     }
 
-    fn sync_data(&self) -> std::io::Result<()> {
-        self.0.sync_data()
+    #[test]
+    fn what_was_written_is_found_by_the_next_start() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut receipts, first) = open(&home.path().join("deep/state"));
+        assert!(first.is_empty());
+        receipts.write(&batch(&[(1, 0), (2, 5)], &[])).unwrap();
+        receipts
+            .write(&batch(&[(2, u64::MAX), (3, 0)], &[1]))
+            .unwrap();
+        drop(receipts);
+        let (_, records) = open(&home.path().join("deep/state"));
+        assert_eq!(records, [record(2, u64::MAX).1, record(3, 0).1]);
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.0.write(offset, data)
+    #[test]
+    fn a_second_process_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let _first = open(home.path());
+        let error = Receipts::open(home.path(), "exit").err().unwrap();
+        assert!(matches!(error, ReceiptsError::InUse { .. }), "{error}");
+        open(&home.path().join("other"));
     }
 
-    fn close(&self) -> std::io::Result<()> {
-        self.0.close()
+    #[test]
+    fn a_file_that_is_none_of_ours_is_an_error_and_stays_as_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("receipts-exit.redb");
+        fs::write(&path, "what somebody is owed").unwrap();
+        let error = Receipts::open(home.path(), "exit").err().unwrap();
+        assert!(matches!(error, ReceiptsError::Unusable { .. }), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "what somebody is owed");
+        fs::remove_file(&path).unwrap();
+
+        let (receipts, _) = open(home.path());
+        let write = receipts.database().unwrap().begin_write().unwrap();
+        write
+            .open_table(META)
+            .unwrap()
+            .insert("version", 2)
+            .unwrap();
+        write.commit().unwrap();
+        drop(receipts);
+        let error = Receipts::open(home.path(), "exit")
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("version 2, this program reads version 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn batches_are_answered_once_they_are_durable_and_after_a_failure_the_file_is_opened_anew() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut receipts, _) = open(home.path());
+        let path = home.path().join("receipts-exit.redb");
+        // The disk takes nothing for a while, from the next opening on.
+        let blocked = home.path().join("blocked");
+        let gate = blocked.clone();
+        receipts.opener = Box::new(move || match gate.exists() {
+            true => Err("the disk is full".to_owned()),
+            false => open_file(&path),
+        });
+        receipts.database = None;
+        fs::write(&blocked, "").unwrap();
+        let (give, batches) = mpsc::channel(1);
+        let (tell, mut written) = mpsc::channel(1);
+        let thread = receipts.serve(batches, tell).unwrap();
+        give.blocking_send(batch(&[(1, 0)], &[])).unwrap();
+        assert_eq!(written.blocking_recv(), Some((7, false)));
+        fs::remove_file(&blocked).unwrap();
+        give.blocking_send(batch(&[(1, 0)], &[])).unwrap();
+        assert_eq!(written.blocking_recv(), Some((7, true)));
+        drop(give);
+        thread.join().unwrap();
+        assert_eq!(open(home.path()).1, [record(1, 0).1]);
     }
 }
