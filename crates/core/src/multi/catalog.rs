@@ -27,6 +27,9 @@ use super::client::{Client, ExitSettings};
 use super::exit::Exit;
 use super::exit_id::ExitId;
 
+/// Exits that are made ready beside those of the window: two may fail while the control plane is away.
+pub const SPARES: usize = 2;
+
 /// An exit as a catalog names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogExit {
@@ -113,6 +116,31 @@ impl Client {
         self.members.add(&self.terms.config.probe);
         self.window.add();
         Some(id)
+    }
+
+    /// What is in hand for an exit lets it be used at once: such a one is taken into the window before others. Every
+    /// exit is ready until this says otherwise.
+    pub fn set_ready(&mut self, exit: ExitId, ready: bool) {
+        if let Some(of) = self.exits.get_mut(exit.index()) {
+            of.unready = !ready;
+        }
+    }
+
+    /// The exits that something should be in hand for, the most important first: those of the window, and [`SPARES`] that
+    /// could take the place of one when nobody can be asked. A spare stays one, so that what was got for it is not wasted.
+    pub fn exits_to_be_ready(&self) -> Vec<ExitId> {
+        let is_member = |exit: &&Exit| self.window.is_member(exit.id) || exit.path.is_some();
+        let members = self.exits.iter().filter(is_member);
+        let others = || {
+            let listed = |exit: &&Exit| !exit.unlisted && !exit.draining;
+            self.exits
+                .iter()
+                .filter(move |exit| !is_member(exit) && listed(exit))
+        };
+        let ready = others().filter(|exit| !exit.unready);
+        let unready = others().filter(|exit| exit.unready);
+        let spares = ready.chain(unready).take(SPARES);
+        members.chain(spares).map(|exit| exit.id).collect()
     }
 
     fn is_free(&self, exit: &Exit) -> bool {

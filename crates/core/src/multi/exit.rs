@@ -67,6 +67,8 @@ pub(super) struct Exit {
     pub(super) key: Option<PublicKey>,
     /// The catalog names it no longer.
     pub(super) unlisted: bool,
+    /// Nothing is in hand for it that would let it be used.
+    pub(super) unready: bool,
     terms: ExitTerms,
     pub(super) rng: SmallRng,
     pub(super) dial: Dial,
@@ -100,6 +102,7 @@ impl Exit {
             id,
             key: None,
             unlisted: false,
+            unready: false,
             dial: Dial::new(&terms.config, seed, now),
             terms,
             rng: SmallRng::seed_from_u64(seed),
@@ -133,6 +136,7 @@ impl Exit {
         self.dial = dial;
         self.rng = SmallRng::seed_from_u64(seed);
         (self.key, self.unlisted, self.draining) = (Some(key), false, false);
+        self.unready = false;
         self.held = None;
         self.addresses = TunnelAddresses::default();
         "new in the catalog".clone_into(&mut self.reason);

@@ -25,6 +25,8 @@ pub(super) struct Look {
     pub(super) is_draining: bool,
     /// The catalog names it no longer.
     pub(super) is_unlisted: bool,
+    /// It could be used at once.
+    pub(super) is_ready: bool,
     /// Dials in a row that failed.
     pub(super) dial_failures: u32,
     /// Its probe says that it is not well.
@@ -263,6 +265,7 @@ mod tests {
             has_session: false,
             is_draining: false,
             is_unlisted: false,
+            is_ready: true,
             dial_failures: 1,
             is_critical: false,
             is_avoided: false,

@@ -187,6 +187,7 @@ impl Client {
             has_session: exit.path.is_some(),
             is_draining: exit.draining || exit.unlisted,
             is_unlisted: exit.unlisted,
+            is_ready: !exit.unready,
             dial_failures: exit.dial.failures(),
             is_critical: self.members.is_critical(id),
             is_avoided: self.window.is_avoided(id),

@@ -25,7 +25,7 @@ mod snapshot;
 mod verdict;
 mod window;
 
-pub use catalog::CatalogExit;
+pub use catalog::{CatalogExit, SPARES};
 pub use client::{Client, ExitSettings};
 pub use exit_id::ExitId;
 pub use output::{Loss, Notice, Output};

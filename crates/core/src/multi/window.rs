@@ -298,11 +298,15 @@ impl Window {
         }
     }
 
-    /// An exit outside that could join: drawn, the more often the higher its weight, so
-    /// that many clients with one list do not all take the first of it.
+    /// An exit outside that could join, one that is ready if there is: drawn, the more
+    /// often the higher its weight, so that many clients with one list do not all take the
+    /// first of it.
     fn draw(&mut self, looks: &[Look], even_resting: bool, now: Instant) -> Option<ExitId> {
-        let outside: Vec<_> = self.outside(looks, even_resting, now).collect();
-        let key = |(exit, weight): (ExitId, u32)| {
+        let mut outside: Vec<_> = self.outside(looks, even_resting, now).collect();
+        if outside.iter().any(|(_, _, is_ready)| *is_ready) {
+            outside.retain(|(_, _, is_ready)| *is_ready);
+        }
+        let key = |(exit, weight, _): (ExitId, u32, bool)| {
             let unit: f64 = self.rng.random::<f64>().max(f64::MIN_POSITIVE);
             (exit, -unit.ln() / f64::from(weight.max(1)))
         };
@@ -318,12 +322,12 @@ impl Window {
         looks: &[Look],
         even_resting: bool,
         now: Instant,
-    ) -> impl Iterator<Item = (ExitId, u32)> {
+    ) -> impl Iterator<Item = (ExitId, u32, bool)> {
         let free =
             move |slot: &Slot| slot.member_since.is_none() && (even_resting || !slot.rests(now));
         let both = self.slots.iter().zip(looks);
         both.filter(move |(slot, look)| free(slot) && !look.is_draining)
-            .map(|(_, look)| (look.exit, look.weight))
+            .map(|(_, look)| (look.exit, look.weight, look.is_ready))
     }
 
     fn join(&mut self, exit: ExitId, now: Instant, steps: &mut Vec<Step>) {

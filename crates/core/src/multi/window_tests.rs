@@ -29,6 +29,7 @@ impl Lab {
             has_session: true,
             is_draining: false,
             is_unlisted: false,
+            is_ready: true,
             dial_failures: 0,
             is_critical: false,
             is_avoided: false,

@@ -220,3 +220,23 @@ fn an_exit_that_is_named_twice_counts_once() {
     ids.sort_unstable();
     assert_eq!(ids, [ExitId(0), ExitId(1), ExitId(2)]);
 }
+
+#[test]
+fn exits_that_are_ready_join_first_and_two_spares_are_to_be_ready() {
+    let now = Instant::now();
+    let later = now + Duration::from_millis(1);
+    let mut client = client(3, now);
+    let placed = client.on_catalog(&catalog(20), now);
+    placed
+        .iter()
+        .for_each(|(exit, _)| client.set_ready(*exit, false));
+    client.set_ready(ExitId(7), true);
+    client.set_ready(ExitId(11), true);
+    client.handle_timeout(later);
+    let wanted = client.exits_to_be_ready();
+    assert_eq!(wanted[..2], [ExitId(7), ExitId(11)], "the window's");
+    assert_eq!(wanted.len(), 4, "and two spares: {wanted:?}");
+    client.set_ready(wanted[3], true);
+    let again = client.exits_to_be_ready();
+    assert_eq!(again[2], wanted[3], "one that is ready stays a spare");
+}
