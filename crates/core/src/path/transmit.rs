@@ -41,14 +41,15 @@ impl Path {
     /// The next datagram to hand to QUIC, while the carrier has room.
     pub fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
         // An owner that asks all its paths in turn asks most of them for nothing.
-        if self.drained && self.now == now {
+        if self.rest.is_drained() && (self.now == now || self.is_resting(now)) {
+            self.now = now;
             return None;
         }
         self.now = now;
         self.drop_aged(now);
         if !self.carrier.has_space() {
             self.blocked = self.has_output(now);
-            self.drained = true;
+            self.rest.begin(None);
             return None;
         }
         self.blocked = false;
@@ -56,10 +57,17 @@ impl Path {
         self.slab.reserve(limit, now);
         self.write_datagram(limit, now);
         if self.slab.bytes.is_empty() {
-            self.drained = true;
+            let timer = (!self.has_delivery()).then(|| self.first_timer());
+            self.rest.begin(timer);
             return None;
         }
         Some(self.take_datagram(now))
+    }
+
+    /// Whether there is nothing to do: nothing to send, to hand out or to decide before the time that
+    /// [`Path::poll_timeout`] names, unless there is an input.
+    pub(crate) fn is_resting(&self, now: Instant) -> bool {
+        self.rest.lasts(now)
     }
 
     fn write_datagram(&mut self, limit: usize, now: Instant) {
@@ -312,7 +320,7 @@ impl Path {
     pub fn on_refused(&mut self, now: Instant) {
         self.now = now;
         self.carrier.on_refused();
-        self.drained = false;
+        self.rest.wake();
         self.counters.datagrams_sent = self.counters.datagrams_sent.saturating_sub(1);
         while let Some(part) = self.departures.take_back() {
             match part {

@@ -77,13 +77,42 @@ enum Event<D> {
     Breaks(usize),
 }
 
+/// A client's end of a connection, as far as a client with several has to know it. What happens at one of them leaves the
+/// others untouched: they lie far away in memory, and a client has more wakes than anything else.
+#[derive(Debug, Clone, Copy)]
+struct Tie {
+    server: ServerId,
+    id: ConnectionId,
+    /// Nothing was done to this end since it had nothing left to tell its node, to hand over and to send.
+    is_settled: bool,
+    /// When the carriage's end wants to be called, for one that is settled.
+    due_ns: u64,
+}
+
+impl Tie {
+    fn new(server: ServerId, id: ConnectionId) -> Self {
+        Self {
+            server,
+            id,
+            is_settled: false,
+            due_ns: NEVER,
+        }
+    }
+
+    /// Whether there is nothing to do at this end.
+    fn rests(&self, now_ns: u64) -> bool {
+        self.is_settled && self.due_ns > now_ns
+    }
+}
+
 /// A client in the world.
 #[derive(Debug)]
 struct Client<N> {
-    /// `None`: it has not started.
-    node: Option<N>,
+    /// `None`: it has not started. Boxed: most events of a fleet end before a node, and what they touch is to lie close
+    /// together.
+    node: Option<Box<N>>,
     /// Whom it is connected to, or dials.
-    connections: Vec<(ServerId, ConnectionId)>,
+    ties: Vec<Tie>,
     wake_ns: u64,
     /// When the node wants to be called, as it said last.
     node_due_ns: u64,
@@ -292,7 +321,7 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
 
     fn start(&mut self, client: ClientId) {
         let node = self.policy.client(client, &self.size, self.seed, self.now);
-        self.clients[client as usize].node = Some(node);
+        self.clients[client as usize].node = Some(Box::new(node));
         for (flow, entry) in (0..).zip(&self.scenario.work) {
             let at = work::first_ns(entry, flow, client, self.seed, self.now_ns);
             if let Some(at_ns) = at {
@@ -439,7 +468,7 @@ impl<N> Client<N> {
     fn new() -> Self {
         Self {
             node: None,
-            connections: Vec::new(),
+            ties: Vec::new(),
             wake_ns: NEVER,
             node_due_ns: NEVER,
             up: Access::default(),
