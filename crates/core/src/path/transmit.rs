@@ -31,8 +31,8 @@ use crate::send::Kind;
 /// Datagrams of a busy path are cut out of buffers of this size: one allocation for
 /// some 45 of them, released when the last has left quinn.
 const SLAB_LEN_MAX: usize = 64 * 1024;
-/// A path that hardly speaks has one of these: room for a dozen PINGs. A provider of
-/// thousands of idle sessions would hold a gigabyte otherwise.
+/// A path that hardly speaks takes one of these when it does, and lets go of it when it
+/// rests. A provider of thousands of idle sessions would hold a gigabyte otherwise.
 const SLAB_LEN_MIN: usize = 2 * 1024;
 /// A buffer that was used up sooner than this is followed by one of twice its size.
 const SLAB_TIME: Duration = Duration::from_millis(100);
@@ -58,6 +58,7 @@ impl Path {
         self.write_datagram(limit, now);
         if self.slab.bytes.is_empty() {
             let timer = (!self.has_delivery()).then(|| self.first_timer());
+            self.slab.rest();
             self.rest.begin(timer);
             return None;
         }
@@ -351,6 +352,14 @@ impl Default for Slab {
 }
 
 impl Slab {
+    /// Lets go of what a path that hardly speaks has left. Where the next datagram comes soon, the buffer after this
+    /// one is larger, and stays.
+    fn rest(&mut self) {
+        if self.len == SLAB_LEN_MIN {
+            self.bytes = BytesMut::new();
+        }
+    }
+
     /// Makes room for one datagram of `len` bytes: in the current buffer, or in a fresh one.
     fn reserve(&mut self, len: usize, now: Instant) {
         if self.bytes.capacity() >= len {

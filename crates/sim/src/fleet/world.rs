@@ -25,7 +25,10 @@ mod breaks;
 mod client;
 mod server;
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+use foldhash::fast::FixedState;
 
 use super::backend::Backends;
 use super::books::Books;
@@ -145,7 +148,7 @@ struct Server<N> {
     /// First packets of this second.
     handshakes: (u64, u32),
     /// Which connection a session is of. Looked up, never walked.
-    of_session: std::collections::HashMap<u64, ConnectionId>,
+    of_session: HashMap<u64, ConnectionId, FixedState>,
 }
 
 /// All of it.
@@ -496,7 +499,7 @@ impl<N> Server<N> {
             wake_ns: NEVER,
             sessions: 0,
             handshakes: (0, 0),
-            of_session: std::collections::HashMap::new(),
+            of_session: HashMap::default(),
         }
     }
 }
