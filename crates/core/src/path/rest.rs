@@ -60,3 +60,35 @@ impl Rest {
             .is_some_and(|timer| timer.is_none_or(|(at, _)| at > now))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_rest_lasts_until_its_timer_and_ends_with_any_input() {
+        let t0 = Instant::now();
+        let due = t0 + Duration::from_secs(20);
+        let mut rest = Rest::default();
+        assert!(!rest.lasts(t0), "what was never drained does not rest");
+        rest.begin(Some(Some((due, "keepalive"))));
+        assert!(rest.lasts(due - Duration::from_nanos(1)));
+        assert!(!rest.lasts(due));
+        rest.wake();
+        assert!(!rest.is_drained() && !rest.lasts(t0));
+    }
+
+    #[test]
+    fn what_is_drained_without_room_or_with_a_timer_forgotten_is_asked_anew() {
+        let t0 = Instant::now();
+        let mut rest = Rest::default();
+        rest.begin(None);
+        assert!(rest.is_drained() && !rest.lasts(t0));
+        rest.begin(Some(None));
+        assert!(rest.lasts(t0), "no timer: it rests for good");
+        rest.forget();
+        assert_eq!((rest.is_drained(), rest.timer()), (true, None));
+    }
+}

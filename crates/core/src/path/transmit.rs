@@ -36,6 +36,8 @@ const SLAB_LEN_MAX: usize = 64 * 1024;
 const SLAB_LEN_MIN: usize = 2 * 1024;
 /// A buffer that was used up sooner than this is followed by one of twice its size.
 const SLAB_TIME: Duration = Duration::from_millis(100);
+/// A path that said nothing for so long hardly speaks: a keepalive, and the answer to it.
+const SPARSE_TIME: Duration = Duration::from_secs(1);
 
 impl Path {
     /// The next datagram to hand to QUIC, while the carrier has room.
@@ -95,7 +97,7 @@ impl Path {
     }
 
     fn take_datagram(&mut self, now: Instant) -> Bytes {
-        let datagram = self.slab.bytes.split().freeze();
+        let datagram = self.slab.cut(now);
         self.carrier.handed_over(datagram.len());
         self.departures.seal(datagram.len());
         self.counters.datagrams_sent += 1;
@@ -339,6 +341,10 @@ pub(super) struct Slab {
     bytes: BytesMut,
     len: usize,
     since: Option<Instant>,
+    /// When a datagram was cut out last.
+    cut_at: Option<Instant>,
+    /// The last datagrams, all of one moment, came after a long silence.
+    is_sparse: bool,
 }
 
 impl Default for Slab {
@@ -347,16 +353,26 @@ impl Default for Slab {
             bytes: BytesMut::new(),
             len: SLAB_LEN_MIN,
             since: None,
+            cut_at: None,
+            is_sparse: true,
         }
     }
 }
 
 impl Slab {
-    /// Lets go of what a path that hardly speaks has left. Where the next datagram comes soon, the buffer after this
-    /// one is larger, and stays.
+    /// The datagram that was written.
+    fn cut(&mut self, now: Instant) -> Bytes {
+        let is_long = |at: Instant| now.saturating_duration_since(at) >= SPARSE_TIME;
+        let more = self.is_sparse && self.cut_at == Some(now);
+        self.is_sparse = more || self.cut_at.is_none_or(is_long);
+        self.cut_at = Some(now);
+        self.bytes.split().freeze()
+    }
+
+    /// Lets go of what a path that hardly speaks has left.
     fn rest(&mut self) {
-        if self.len == SLAB_LEN_MIN {
-            self.bytes = BytesMut::new();
+        if self.is_sparse {
+            (self.bytes, self.len, self.since) = (BytesMut::new(), SLAB_LEN_MIN, None);
         }
     }
 
@@ -373,5 +389,30 @@ impl Slab {
         };
         self.since = Some(now);
         self.bytes = BytesMut::with_capacity(self.len.max(len));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cuts a PING out at `now`; the bytes that the path holds when it rests again.
+    fn held(slab: &mut Slab, now: Instant) -> usize {
+        slab.reserve(1_400, now);
+        slab.bytes.extend_from_slice(&[0; 35]);
+        assert_eq!(slab.cut(now).len(), 35);
+        slab.rest();
+        slab.bytes.capacity()
+    }
+
+    #[test]
+    fn a_path_that_hardly_speaks_holds_no_buffer_and_one_that_does_keeps_it() {
+        let t0 = Instant::now();
+        let mut slab = Slab::default();
+        assert_eq!(held(&mut slab, t0), 0);
+        let soon = t0 + SPARSE_TIME - Duration::from_nanos(1);
+        assert!(held(&mut slab, soon) > 0, "the next may come soon, too");
+        assert_eq!(held(&mut slab, soon + SPARSE_TIME), 0);
+        assert_eq!(held(&mut slab, soon + SPARSE_TIME), 0, "the same moment");
     }
 }

@@ -16,7 +16,8 @@
 //!
 //! Most of what happens in a fleet is an acknowledgement that changes nothing for a node. Such an event ends at the
 //! connection: a node is called when it is told something, when what its connection can take has changed, or when its own
-//! time has come.
+//! time has come. For the same reason a client's other connections are left alone while something happens at one of them:
+//! an end at which nothing was done since it was settled, and that is not due, has nothing to say.
 //!
 //! Invariants: time never goes back; a client and a provider's end of a connection have one scheduled wake each, and one
 //! that is no longer wanted is ignored when it comes; what concerns a connection that is gone meets nobody.
