@@ -15,6 +15,7 @@
 //! given the [`Streams`] it may use.
 
 mod daemon;
+mod huge_pages;
 mod loopback;
 mod report_file;
 mod socket;
@@ -121,6 +122,9 @@ impl Verb {
 
 /// Runs the process's command line.
 pub fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "sim") {
+        huge_pages::restart();
+    }
     // Not locked: the log's lines come from other threads, and would wait for ever.
     let mut streams = Streams {
         input: &mut io::stdin(),

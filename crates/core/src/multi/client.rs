@@ -480,6 +480,9 @@ impl Client {
     /// The next thing of one exit, which goes on being asked until it has nothing.
     fn poll_exit(&mut self, index: usize, now: Instant) -> Option<Output> {
         let exit = self.exits.get_mut(index)?;
+        if exit.is_resting(now) {
+            return None;
+        }
         let id = exit.id;
         let datagram = exit.poll_datagram(now);
         self.out.append(&mut exit.out);

@@ -448,6 +448,12 @@ impl Exit {
         }
     }
 
+    /// Whether [`Exit::poll_datagram`] would yield nothing, and nothing waits to be taken.
+    pub(super) fn is_resting(&self, now: Instant) -> bool {
+        let rests = |path: &Path| path.is_resting(now);
+        self.out.is_empty() && self.path.as_deref().is_none_or(rests)
+    }
+
     /// The next datagram for the connection.
     pub(super) fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
         let path = self.path.as_deref_mut()?;

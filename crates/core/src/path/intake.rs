@@ -39,7 +39,7 @@ impl Path {
     /// Takes a packet of the local device. Every outcome is counted.
     pub fn handle_packet(&mut self, packet: Bytes, now: Instant) {
         self.now = now;
-        self.drained = false;
+        self.rest.wake();
         self.counters.accepted += 1;
         let change = self.health.on_demand(now);
         self.apply(change, now);

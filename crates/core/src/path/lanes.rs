@@ -141,6 +141,12 @@ impl Lanes {
         self.starved[lane.index()] = false;
     }
 
+    /// As lanes do when a timer is due.
+    pub(super) fn look_at_signal(&mut self, now: Instant) {
+        let look = |send: &mut Sender| send.look_at_signal(now);
+        self.send.iter_mut().for_each(look);
+    }
+
     pub(super) fn pause(&mut self, now: Instant) {
         self.send.iter_mut().for_each(|send| send.pause(now));
     }

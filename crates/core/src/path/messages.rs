@@ -39,7 +39,7 @@ impl Path {
     /// [`Backpressure::TooLong`] and [`Backpressure::Ended`] never pass away.
     pub fn send_message(&mut self, message: &[u8], now: Instant) -> Result<(), Backpressure> {
         self.now = now;
-        self.drained = false;
+        self.rest.wake();
         let len_max = self.config.lanes.send.window_bytes / 2;
         let pack_len = MESSAGE_PACK_LEN.min(self.pack_payload_len_max());
         let pieces = if pack_len == 0 {
@@ -69,7 +69,7 @@ impl Path {
     pub fn poll_message(&mut self) -> Option<Bytes> {
         let delivery = self.lanes.receive[Lane::MESSAGE.index()].poll_deliver()?;
         self.counters.messages_received += 1;
-        self.drained = false;
+        self.rest.wake();
         Some(delivery.bytes)
     }
 

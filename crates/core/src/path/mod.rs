@@ -15,6 +15,7 @@
 //! | `transmit`, `service` | what goes into the next datagram, whose turn it is |
 //! | `carrier`, `departure` | has QUIC room, and when did what it was given leave |
 //! | `receive` | what does the peer say |
+//! | `rest` | when is there something to do again |
 //! | `liveness` | PING and PONG |
 //! | `suspend` | what if the connection is lost |
 //! | `oversize` | what becomes of packets that the path does not carry |
@@ -46,6 +47,7 @@ mod order;
 mod oversize;
 mod queue;
 mod receive;
+mod rest;
 mod service;
 mod suspend;
 mod transmit;
@@ -72,6 +74,7 @@ pub use messages::{MESSAGE_PACK_LEN, MessagesEnd};
 use order::FlowOrder;
 use oversize::IcmpErrors;
 use queue::DgramQueue;
+use rest::{Rest, Timer};
 use service::Turns;
 
 use crate::budget::ProcessBudget;
@@ -113,8 +116,7 @@ pub struct Path {
     slab: transmit::Slab,
     counters: Counters,
     drops: Drops,
-    /// Since the last input all that could leave was taken.
-    drained: bool,
+    rest: Rest,
     /// What is left waits for room in the carrier.
     blocked: bool,
     /// The last datagram carried resends.
@@ -174,7 +176,7 @@ impl Path {
             slab: transmit::Slab::default(),
             counters: Counters::default(),
             drops: Drops::default(),
-            drained: false,
+            rest: Rest::default(),
             blocked: false,
             resent: false,
             now,
@@ -220,6 +222,7 @@ impl Path {
 
     /// What the peer's greeting lets each lane send.
     pub fn on_first_credit(&mut self, credit: Credit) {
+        self.rest.forget();
         self.lanes
             .send
             .iter_mut()
@@ -233,14 +236,14 @@ impl Path {
 
     /// Measures the path with a PING as soon as there is room.
     pub fn want_ping(&mut self) {
-        self.drained = false;
+        self.rest.wake();
         self.liveness.want_ping();
     }
 
     /// What the QUIC connection can take, and with it, what has left.
     pub fn on_carrier(&mut self, facts: CarrierFacts, now: Instant) {
         self.now = now;
-        self.drained = false;
+        self.rest.wake();
         while let Some(part) = self.departures.poll(facts.backlog_bytes) {
             self.on_departed(part, now);
         }
@@ -331,12 +334,25 @@ impl Path {
 
     /// When to call [`Path::handle_timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
-        if !self.received.is_empty() || self.icmp.has_output() {
+        if let Some(timer) = self.rest.timer() {
+            debug_assert_eq!(timer, self.first_timer(), "a timer changed unnoticed");
+            return timer;
+        }
+        if self.has_delivery() {
             return Some((self.now, "output"));
         }
-        if !self.drained && self.carrier.has_space() {
+        if !self.rest.is_drained() && self.carrier.has_space() {
             return Some((self.now, "datagram"));
         }
+        self.first_timer()
+    }
+
+    /// Whether something waits for the owner to take it.
+    fn has_delivery(&self) -> bool {
+        !self.received.is_empty() || self.icmp.has_output()
+    }
+
+    fn first_timer(&self) -> Timer {
         let own = [
             (self.queue.aged_at(), "age limit"),
             (self.liveness.poll_timeout(), "keepalive"),
@@ -374,7 +390,12 @@ impl Path {
     /// is to be closed with it.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
         self.now = now;
-        self.drained = false;
+        if self.is_resting(now) && !self.lanes.is_unacked() {
+            // An owner with many paths calls all of them when one is due. Only the signal is looked at.
+            self.lanes.look_at_signal(now);
+            return Ok(());
+        }
+        self.rest.wake();
         self.drop_aged(now);
         self.liveness.handle_timeout(now);
         for (send, receive) in self.lanes.send.iter_mut().zip(&mut self.lanes.receive) {
@@ -401,6 +422,7 @@ impl Path {
         self.end_messages();
         self.lanes.close(self.now);
         self.blocked = false;
+        self.rest.forget();
     }
 
     fn in_flight(&self) -> u64 {
@@ -469,6 +491,7 @@ impl Path {
     /// Whether a client that stalls asks often here. One of its paths does: with the
     /// others an answer is worth less, and six that ask often are a storm of their own.
     pub(crate) fn set_eager(&mut self, eager: bool, now: Instant) {
+        self.rest.forget();
         self.health.set_eager(eager, now);
     }
 

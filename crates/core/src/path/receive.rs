@@ -22,7 +22,7 @@ impl Path {
     /// answers: the connection is to be closed with it.
     pub fn handle_datagram(&mut self, datagram: &Bytes, now: Instant) -> Result<(), Violation> {
         self.now = now;
-        self.drained = false;
+        self.rest.wake();
         self.counters.datagrams_received += 1;
         let taken = self.handle_frames(datagram, now);
         self.deliver();
@@ -133,6 +133,7 @@ impl Path {
         for receive in &mut self.lanes.receive {
             receive.release_holds();
         }
+        self.rest.forget();
         self.deliver();
     }
 

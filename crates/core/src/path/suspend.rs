@@ -21,7 +21,7 @@ impl Path {
     /// The connection is gone.
     pub fn suspend(&mut self, now: Instant) {
         self.now = now;
-        self.drained = false;
+        self.rest.wake();
         while let Some(part) = self.departures.poll(0) {
             self.on_departed(part, now);
         }
@@ -39,6 +39,7 @@ impl Path {
 
     /// What this end holds, for the peer's senders.
     pub fn resume_lanes(&mut self) -> Vec<ResumeLane> {
+        self.rest.forget();
         let receive = &mut self.lanes.receive;
         receive.iter_mut().map(|lane| lane.resume_lane()).collect()
     }
@@ -55,7 +56,7 @@ impl Path {
         now: Instant,
     ) -> Result<(), Violation> {
         self.now = now;
-        self.drained = false;
+        self.rest.wake();
         for lane in Lane::ALL {
             let nothing = nothing_held(lane);
             let held = holds.iter().find(|held| held.lane == lane);

@@ -31,24 +31,27 @@ use crate::send::Kind;
 /// Datagrams of a busy path are cut out of buffers of this size: one allocation for
 /// some 45 of them, released when the last has left quinn.
 const SLAB_LEN_MAX: usize = 64 * 1024;
-/// A path that hardly speaks has one of these: room for a dozen PINGs. A provider of
-/// thousands of idle sessions would hold a gigabyte otherwise.
+/// A path that hardly speaks takes one of these when it does, and lets go of it when it
+/// rests. A provider of thousands of idle sessions would hold a gigabyte otherwise.
 const SLAB_LEN_MIN: usize = 2 * 1024;
 /// A buffer that was used up sooner than this is followed by one of twice its size.
 const SLAB_TIME: Duration = Duration::from_millis(100);
+/// A path that said nothing for so long hardly speaks: a keepalive, and the answer to it.
+const SPARSE_TIME: Duration = Duration::from_secs(1);
 
 impl Path {
     /// The next datagram to hand to QUIC, while the carrier has room.
     pub fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
         // An owner that asks all its paths in turn asks most of them for nothing.
-        if self.drained && self.now == now {
+        if self.rest.is_drained() && (self.now == now || self.is_resting(now)) {
+            self.now = now;
             return None;
         }
         self.now = now;
         self.drop_aged(now);
         if !self.carrier.has_space() {
             self.blocked = self.has_output(now);
-            self.drained = true;
+            self.rest.begin(None);
             return None;
         }
         self.blocked = false;
@@ -56,10 +59,18 @@ impl Path {
         self.slab.reserve(limit, now);
         self.write_datagram(limit, now);
         if self.slab.bytes.is_empty() {
-            self.drained = true;
+            let timer = (!self.has_delivery()).then(|| self.first_timer());
+            self.slab.rest();
+            self.rest.begin(timer);
             return None;
         }
         Some(self.take_datagram(now))
+    }
+
+    /// Whether there is nothing to do: nothing to send, to hand out or to decide before the time that
+    /// [`Path::poll_timeout`] names, unless there is an input.
+    pub(crate) fn is_resting(&self, now: Instant) -> bool {
+        self.rest.lasts(now)
     }
 
     fn write_datagram(&mut self, limit: usize, now: Instant) {
@@ -86,7 +97,7 @@ impl Path {
     }
 
     fn take_datagram(&mut self, now: Instant) -> Bytes {
-        let datagram = self.slab.bytes.split().freeze();
+        let datagram = self.slab.cut(now);
         self.carrier.handed_over(datagram.len());
         self.departures.seal(datagram.len());
         self.counters.datagrams_sent += 1;
@@ -312,7 +323,7 @@ impl Path {
     pub fn on_refused(&mut self, now: Instant) {
         self.now = now;
         self.carrier.on_refused();
-        self.drained = false;
+        self.rest.wake();
         self.counters.datagrams_sent = self.counters.datagrams_sent.saturating_sub(1);
         while let Some(part) = self.departures.take_back() {
             match part {
@@ -330,6 +341,10 @@ pub(super) struct Slab {
     bytes: BytesMut,
     len: usize,
     since: Option<Instant>,
+    /// When a datagram was cut out last.
+    cut_at: Option<Instant>,
+    /// The last datagrams, all of one moment, came after a long silence.
+    is_sparse: bool,
 }
 
 impl Default for Slab {
@@ -338,11 +353,29 @@ impl Default for Slab {
             bytes: BytesMut::new(),
             len: SLAB_LEN_MIN,
             since: None,
+            cut_at: None,
+            is_sparse: true,
         }
     }
 }
 
 impl Slab {
+    /// The datagram that was written.
+    fn cut(&mut self, now: Instant) -> Bytes {
+        let is_long = |at: Instant| now.saturating_duration_since(at) >= SPARSE_TIME;
+        let more = self.is_sparse && self.cut_at == Some(now);
+        self.is_sparse = more || self.cut_at.is_none_or(is_long);
+        self.cut_at = Some(now);
+        self.bytes.split().freeze()
+    }
+
+    /// Lets go of what a path that hardly speaks has left.
+    fn rest(&mut self) {
+        if self.is_sparse {
+            (self.bytes, self.len, self.since) = (BytesMut::new(), SLAB_LEN_MIN, None);
+        }
+    }
+
     /// Makes room for one datagram of `len` bytes: in the current buffer, or in a fresh one.
     fn reserve(&mut self, len: usize, now: Instant) {
         if self.bytes.capacity() >= len {
@@ -356,5 +389,30 @@ impl Slab {
         };
         self.since = Some(now);
         self.bytes = BytesMut::with_capacity(self.len.max(len));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cuts a PING out at `now`; the bytes that the path holds when it rests again.
+    fn held(slab: &mut Slab, now: Instant) -> usize {
+        slab.reserve(1_400, now);
+        slab.bytes.extend_from_slice(&[0; 35]);
+        assert_eq!(slab.cut(now).len(), 35);
+        slab.rest();
+        slab.bytes.capacity()
+    }
+
+    #[test]
+    fn a_path_that_hardly_speaks_holds_no_buffer_and_one_that_does_keeps_it() {
+        let t0 = Instant::now();
+        let mut slab = Slab::default();
+        assert_eq!(held(&mut slab, t0), 0);
+        let soon = t0 + SPARSE_TIME - Duration::from_nanos(1);
+        assert!(held(&mut slab, soon) > 0, "the next may come soon, too");
+        assert_eq!(held(&mut slab, soon + SPARSE_TIME), 0);
+        assert_eq!(held(&mut slab, soon + SPARSE_TIME), 0, "the same moment");
     }
 }

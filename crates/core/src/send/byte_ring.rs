@@ -9,9 +9,9 @@
 
 use super::limits::PACK_BYTES_MAX;
 
-/// First size of a ring in bytes: one full packet, for most lanes of a provider's sleeping clients hold no more. A busy
+/// First size of a ring in bytes: a question or two, for most lanes of a provider's sleeping clients hold no more. A busy
 /// lane doubles it a dozen times, once.
-const FIRST_LEN: usize = 2 * 1024;
+const FIRST_LEN: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct ByteRing {

@@ -49,7 +49,7 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         }
     }
 
-    pub(super) fn look_at_signal(&mut self, now: Instant) {
+    pub(crate) fn look_at_signal(&mut self, now: Instant) {
         self.was_degraded = self.degraded.is_degraded(now);
     }
 

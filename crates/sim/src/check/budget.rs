@@ -5,8 +5,6 @@
 //! floor in packs. First sends count here when they are handed over, which is a little before the client counts them: a
 //! second of them more makes up for it.
 
-use std::collections::BTreeMap;
-
 use super::window::Window;
 use super::{Checker, Complaints, Fact, SECOND_NS, Terms};
 use crate::fleet::node::{ClientId, ServerId};
@@ -37,7 +35,8 @@ impl Spent {
 
 #[derive(Debug)]
 pub(super) struct Budget {
-    paths: BTreeMap<(ClientId, ServerId), Spent>,
+    /// Of each client, in the order of first use: some, seldom more than a window of exits.
+    paths: Vec<Vec<(ServerId, Spent)>>,
     clients: Vec<Spent>,
     path: (u32, u32),
     process: (u32, u32),
@@ -47,7 +46,7 @@ impl Budget {
     pub(super) fn new(terms: &Terms) -> Self {
         let budget = &terms.budget;
         Self {
-            paths: BTreeMap::new(),
+            paths: (0..terms.clients()).map(|_| Vec::new()).collect(),
             clients: vec![Spent::default(); terms.clients()],
             path: (budget.path_share_percent, budget.path_packs_per_s),
             process: (budget.process_share_percent, budget.process_packs_per_s),
@@ -55,10 +54,20 @@ impl Budget {
     }
 }
 
+fn path_of(paths: &mut [Vec<(ServerId, Spent)>], client: ClientId, server: ServerId) -> &mut Spent {
+    let paths = &mut paths[client as usize];
+    let place = paths.iter().position(|(of, _)| *of == server);
+    let place = place.unwrap_or_else(|| {
+        paths.push((server, Spent::default()));
+        paths.len() - 1
+    });
+    &mut paths[place].1
+}
+
 impl Checker for Budget {
     fn saw(&mut self, fact: &Fact<'_>, now_ns: u64, complaints: &mut Complaints) {
         if let Fact::Heard { client, server } | Fact::Connected { client, server } = *fact {
-            self.paths.entry((client, server)).or_default().heard_ns = now_ns;
+            path_of(&mut self.paths, client, server).heard_ns = now_ns;
         }
         let Fact::Handed {
             client,
@@ -69,7 +78,7 @@ impl Checker for Budget {
         else {
             return;
         };
-        let path = self.paths.entry((client, server)).or_default();
+        let path = path_of(&mut self.paths, client, server);
         let is_guess = path.heard_ns + GUESS_NS <= now_ns;
         let process = &mut self.clients[client as usize];
         for (spent, terms, whose) in [

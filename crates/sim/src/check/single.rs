@@ -36,7 +36,8 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Single {
     dialling: BTreeMap<(ClientId, ServerId), u64>,
-    kinds: BTreeMap<(ClientId, BackendId, Work), Kind>,
+    /// What each client asks for: one or two kinds, in the order in which it began to.
+    kinds: Vec<Vec<(BackendId, Work, Kind)>>,
     degraded_at: u32,
     in_flight_max: usize,
     timeout_ns: u64,
@@ -48,7 +49,7 @@ impl Single {
         let backend = &terms.backend;
         Self {
             dialling: BTreeMap::new(),
-            kinds: BTreeMap::new(),
+            kinds: (0..terms.clients()).map(|_| Vec::new()).collect(),
             degraded_at: u32::from(backend.failures_to_degrade) + 1,
             in_flight_max: backend.in_flight_max,
             timeout_ns: ns(backend.attempt_timeout),
@@ -63,7 +64,13 @@ impl Single {
         now_ns: u64,
         complaints: &mut Complaints,
     ) {
-        let kind = self.kinds.entry((client, backend, work)).or_default();
+        let kinds = &mut self.kinds[client as usize];
+        let is_it = |(of, what, _): &(BackendId, Work, Kind)| (*of, *what) == (backend, work);
+        let place = kinds.iter().position(is_it).unwrap_or_else(|| {
+            kinds.push((backend, work, Kind::default()));
+            kinds.len() - 1
+        });
+        let (.., kind) = &mut kinds[place];
         while let Some((_, since)) = kind.asked.first().copied()
             && since + self.timeout_ns <= now_ns
         {
@@ -89,8 +96,7 @@ impl Single {
     }
 
     fn answer(&mut self, client: ClientId, call: u64, answer: Answer, now_ns: u64) {
-        let of_client = self.kinds.range_mut((client, 0, Work::Auth)..);
-        for (_, kind) in of_client.take_while(|((of, ..), _)| *of == client) {
+        for (.., kind) in &mut self.kinds[client as usize] {
             let Some(place) = kind.asked.iter().position(|(of, _)| *of == call) else {
                 continue;
             };

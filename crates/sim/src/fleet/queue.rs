@@ -1,26 +1,29 @@
 //! What happens next: an ordered queue of a million events that is fast for near ones.
 //!
 //! Nearly all that is put in here is due within a round trip, and next to nothing within an hour. So time is cut into slots
-//! of a millisecond or so, and a ring of slots takes whatever falls into the next minute unsorted; a slot is sorted when its
-//! time comes. What lies beyond waits in a heap.
+//! of a millisecond or so, and a ring of slots takes whatever falls into this page of them or the next unsorted; a slot is
+//! sorted when its time comes. What lies beyond waits in one unsorted list a page: to put in what is due in a minute costs no
+//! more than what is due at once.
 //!
 //! ```text
 //! push ─┬─ this slot ──▶ current: sorted, popped from the end
 //!       ├─ the ring ───▶ one unsorted list a slot ──(its time comes)──▶ current
-//!       └─ beyond ─────▶ a heap ──(a slot enters the ring)──▶ its list
+//!       └─ beyond ─────▶ one unsorted list a page ──(the page before it begins)──▶ the ring
 //! ```
 //!
 //! Invariants: events come out by time, and those of one time in the order in which they were put in. Nothing comes out
 //! before `now`; what is put in for a moment that has passed is due at once.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Nanoseconds of one slot, as a power of two: 2²⁰ ns are about a millisecond. Fewer events than a cache holds fall into
 /// one, and an empty world skips a thousand a second.
 const SLOT_BITS: u32 = 20;
-/// Slots of the ring, a power of two: 2¹⁵ are 34 s, beyond which only idle timers and gates wait.
-const RING: usize = 1 << 15;
+/// Slots of a page, as a power of two: 2¹⁴ are 17 s.
+const PAGE_BITS: u32 = 14;
+/// Slots of the ring: two pages.
+const RING: usize = 2 << PAGE_BITS;
 
 /// Empty lists that are kept.
 const SPARE_MAX: usize = 64;
@@ -72,7 +75,8 @@ pub(crate) struct Queue<T> {
     in_ring: usize,
     /// Lists that are empty: what a busy slot grew to is used again, and not held by each slot.
     spare: Vec<Vec<Entry<T>>>,
-    beyond: BinaryHeap<Entry<T>>,
+    /// Of pages after the next one.
+    beyond: BTreeMap<u64, Vec<Entry<T>>>,
     order: u64,
     len: usize,
 }
@@ -86,7 +90,7 @@ impl<T> Default for Queue<T> {
             ring: (0..RING).map(|_| Vec::new()).collect(),
             in_ring: 0,
             spare: Vec::new(),
-            beyond: BinaryHeap::new(),
+            beyond: BTreeMap::new(),
             order: 0,
             len: 0,
         }
@@ -95,6 +99,10 @@ impl<T> Default for Queue<T> {
 
 fn slot_of(at_ns: u64) -> u64 {
     at_ns >> SLOT_BITS
+}
+
+fn page_of(slot: u64) -> u64 {
+    slot >> PAGE_BITS
 }
 
 fn place_of(slot: u64) -> usize {
@@ -118,7 +126,7 @@ impl<T> Queue<T> {
         let slot = slot_of(entry.at_ns);
         if slot <= self.slot {
             self.late.push(entry);
-        } else if slot - self.slot < RING as u64 {
+        } else if page_of(slot) <= page_of(self.slot) + 1 {
             self.in_ring += 1;
             let list = &mut self.ring[place_of(slot)];
             if list.capacity() == 0
@@ -128,7 +136,8 @@ impl<T> Queue<T> {
             }
             list.push(entry);
         } else {
-            self.beyond.push(entry);
+            let page = self.beyond.entry(page_of(slot)).or_default();
+            page.push(entry);
         }
     }
 
@@ -171,16 +180,17 @@ impl<T> Queue<T> {
     /// Goes to the next slot that holds something, or to `slot_max`.
     fn advance(&mut self, slot_max: u64) {
         if self.in_ring == 0 {
-            let next = self.beyond.peek().map_or(slot_max, |e| slot_of(e.at_ns));
-            self.slot = next.saturating_sub(1).clamp(self.slot, slot_max - 1);
+            // To the end of the page before the one in front of which the next page's list is taken.
+            let next = self.beyond.first_key_value().map(|(page, _)| *page);
+            let begins = next.map_or(slot_max, |page| page.saturating_sub(1) << PAGE_BITS);
+            self.slot = begins.saturating_sub(1).clamp(self.slot, slot_max - 1);
         }
         self.slot += 1;
-        let last = self.slot + RING as u64 - 1;
-        while self.beyond.peek().is_some_and(|e| slot_of(e.at_ns) <= last) {
-            let Some(entry) = self.beyond.pop() else {
-                break;
-            };
-            self.place(entry);
+        let next = page_of(self.slot) + 1;
+        while let Some(page) = self.beyond.first_entry().filter(|page| *page.key() <= next) {
+            page.remove()
+                .into_iter()
+                .for_each(|entry| self.place(entry));
         }
         let list = std::mem::take(&mut self.ring[place_of(self.slot)]);
         self.in_ring -= list.len();

@@ -16,7 +16,8 @@
 //!
 //! Most of what happens in a fleet is an acknowledgement that changes nothing for a node. Such an event ends at the
 //! connection: a node is called when it is told something, when what its connection can take has changed, or when its own
-//! time has come.
+//! time has come. For the same reason a client's other connections are left alone while something happens at one of them:
+//! an end at which nothing was done since it was settled, and that is not due, has nothing to say.
 //!
 //! Invariants: time never goes back; a client and a provider's end of a connection have one scheduled wake each, and one
 //! that is no longer wanted is ignored when it comes; what concerns a connection that is gone meets nobody.
@@ -25,7 +26,10 @@ mod breaks;
 mod client;
 mod server;
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+use foldhash::fast::FixedState;
 
 use super::backend::Backends;
 use super::books::Books;
@@ -77,13 +81,42 @@ enum Event<D> {
     Breaks(usize),
 }
 
+/// A client's end of a connection, as far as a client with several has to know it. What happens at one of them leaves the
+/// others untouched: they lie far away in memory, and a client has more wakes than anything else.
+#[derive(Debug, Clone, Copy)]
+struct Tie {
+    server: ServerId,
+    id: ConnectionId,
+    /// Nothing was done to this end since it had nothing left to tell its node, to hand over and to send.
+    is_settled: bool,
+    /// When the carriage's end wants to be called, for one that is settled.
+    due_ns: u64,
+}
+
+impl Tie {
+    fn new(server: ServerId, id: ConnectionId) -> Self {
+        Self {
+            server,
+            id,
+            is_settled: false,
+            due_ns: NEVER,
+        }
+    }
+
+    /// Whether there is nothing to do at this end.
+    fn rests(&self, now_ns: u64) -> bool {
+        self.is_settled && self.due_ns > now_ns
+    }
+}
+
 /// A client in the world.
 #[derive(Debug)]
 struct Client<N> {
-    /// `None`: it has not started.
-    node: Option<N>,
+    /// `None`: it has not started. Boxed: most events of a fleet end before a node, and what they touch is to lie close
+    /// together.
+    node: Option<Box<N>>,
     /// Whom it is connected to, or dials.
-    connections: Vec<(ServerId, ConnectionId)>,
+    ties: Vec<Tie>,
     wake_ns: u64,
     /// When the node wants to be called, as it said last.
     node_due_ns: u64,
@@ -116,7 +149,7 @@ struct Server<N> {
     /// First packets of this second.
     handshakes: (u64, u32),
     /// Which connection a session is of. Looked up, never walked.
-    of_session: std::collections::HashMap<u64, ConnectionId>,
+    of_session: HashMap<u64, ConnectionId, FixedState>,
 }
 
 /// All of it.
@@ -292,7 +325,7 @@ impl<'a, P: Policy, C: Carriages<P::Unit>> World<'a, P, C> {
 
     fn start(&mut self, client: ClientId) {
         let node = self.policy.client(client, &self.size, self.seed, self.now);
-        self.clients[client as usize].node = Some(node);
+        self.clients[client as usize].node = Some(Box::new(node));
         for (flow, entry) in (0..).zip(&self.scenario.work) {
             let at = work::first_ns(entry, flow, client, self.seed, self.now_ns);
             if let Some(at_ns) = at {
@@ -439,7 +472,7 @@ impl<N> Client<N> {
     fn new() -> Self {
         Self {
             node: None,
-            connections: Vec::new(),
+            ties: Vec::new(),
             wake_ns: NEVER,
             node_due_ns: NEVER,
             up: Access::default(),
@@ -467,7 +500,7 @@ impl<N> Server<N> {
             wake_ns: NEVER,
             sessions: 0,
             handshakes: (0, 0),
-            of_session: std::collections::HashMap::new(),
+            of_session: HashMap::default(),
         }
     }
 }

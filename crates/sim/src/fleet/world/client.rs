@@ -2,7 +2,7 @@
 
 use quell_core::path::CarrierFacts;
 
-use super::{Event, Link, NEVER, ROUNDS_MAX, Wire, World, ns};
+use super::{Event, Link, NEVER, ROUNDS_MAX, Tie, Wire, World, ns};
 use crate::check::Fact;
 use crate::fleet::carriage::{Carriage as _, CarriageEvent, Carriages, Side};
 use crate::fleet::connection::{Connection, ConnectionId};
@@ -29,6 +29,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         }
         let before = connection.carriage.facts(Side::Client);
         connection.carriage.handle(Side::Client, udp, now);
+        self.touch(client, id);
         self.settle_wire(client, id, before);
     }
 
@@ -50,6 +51,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             Side::Client => {
                 if let Some(connection) = self.connection(id) {
                     connection.carriage.on_reset(Side::Client, now);
+                    self.touch(client, id);
                     self.settle_client(client);
                 }
             }
@@ -82,8 +84,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         connection.carriage.kill(Side::Client);
         let (client, server, attempt) = (connection.client, connection.server, connection.attempt);
         let stood = connection.stood;
-        let list = &mut self.clients[client as usize].connections;
-        list.retain(|(_, of)| *of != id);
+        let ties = &mut self.clients[client as usize].ties;
+        ties.retain(|tie| tie.id != id);
         if stood {
             self.books.session_lost();
         }
@@ -119,12 +121,12 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         of.wake_ns = NEVER;
         let node_is_due = of.node_due_ns <= now_ns;
         let mut place = 0;
-        while let Some((_, id)) = self.clients[client as usize]
-            .connections
-            .get(place)
-            .copied()
-        {
+        while let Some(tie) = self.clients[client as usize].ties.get(place).copied() {
             place += 1;
+            if tie.rests(now_ns) {
+                continue;
+            }
+            let id = tie.id;
             let Some(connection) = self.connection(id) else {
                 continue;
             };
@@ -136,6 +138,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             {
                 let before = connection.carriage.facts(Side::Client);
                 connection.carriage.handle_timeout(Side::Client, now);
+                self.touch(client, id);
                 if !node_is_due {
                     self.settle_wire(client, id, before);
                 }
@@ -204,19 +207,24 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
     }
 
     fn wait(&mut self, client: ClientId) {
-        let of = &self.clients[client as usize];
-        let mut at = None;
-        for (_, id) in &of.connections {
-            let connection = self.connections.get(id.place as usize);
-            let Some(connection) = connection.and_then(Option::as_ref) else {
-                continue;
-            };
-            let timeout = connection.carriage.poll_timeout(Side::Client);
-            at = at.into_iter().chain(timeout).min();
-        }
-        let at_ns = at.map_or(NEVER, |at| self.since(at));
-        let at_ns = at_ns.min(of.node_due_ns).max(self.now_ns);
+        let (origin, now_ns) = (self.origin, self.now_ns);
         let of = &mut self.clients[client as usize];
+        let mut at_ns = of.node_due_ns;
+        for tie in &mut of.ties {
+            if !tie.rests(now_ns) {
+                let connection = self.connections.get(tie.id.place as usize);
+                let Some(connection) = connection.and_then(Option::as_ref) else {
+                    continue;
+                };
+                let at = connection.carriage.poll_timeout(Side::Client);
+                tie.due_ns = at.map_or(NEVER, |at| ns(at.saturating_duration_since(origin)));
+                let facts = connection.carriage.facts(Side::Client);
+                tie.is_settled =
+                    facts.is_none_or(|facts| !connection.is_news(Side::Client, &facts));
+            }
+            at_ns = at_ns.min(tie.due_ns);
+        }
+        let at_ns = at_ns.max(now_ns);
         if at_ns < of.wake_ns && of.asleep == 0 {
             of.wake_ns = at_ns;
             self.queue.push(at_ns, Event::WakeClient(client));
@@ -226,11 +234,12 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
     fn take_events(&mut self, client: ClientId) -> bool {
         let mut any = false;
         let mut place = 0;
-        while let Some((_, id)) = self.clients[client as usize]
-            .connections
-            .get(place)
-            .copied()
-        {
+        while let Some(tie) = self.clients[client as usize].ties.get(place).copied() {
+            if tie.rests(self.now_ns) {
+                place += 1;
+                continue;
+            }
+            let id = tie.id;
             while let Some(event) = self
                 .connection(id)
                 .and_then(|c| c.carriage.poll_event(Side::Client))
@@ -238,8 +247,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
                 any = true;
                 self.take_event(id, event);
             }
-            let is_same = self.clients[client as usize].connections.get(place);
-            if is_same.is_some_and(|(_, of)| *of == id) {
+            let is_same = self.clients[client as usize].ties.get(place);
+            if is_same.is_some_and(|of| of.id == id) {
                 place += 1;
             }
         }
@@ -297,16 +306,16 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             of.told_bytes_out = of.bytes_out;
             node.on_wire(of.bytes_out, now);
         }
-        for (server, id) in &of.connections {
-            let connection = self.connections.get_mut(id.place as usize);
+        for tie in of.ties.iter().filter(|tie| !tie.rests(self.now_ns)) {
+            let connection = self.connections.get_mut(tie.id.place as usize);
             let Some(connection) = connection.and_then(Option::as_mut) else {
                 continue;
             };
             if let Some(facts) = connection.carriage.facts(Side::Client)
                 && connection.is_news(Side::Client, &facts)
             {
-                node.on_carrier(*server, connection.attempt, facts, now);
-                let hushed = node.is_hushed(*server, now);
+                node.on_carrier(tie.server, connection.attempt, facts, now);
+                let hushed = node.is_hushed(tie.server, now);
                 connection.carriage.grant(Side::Client, hushed, now);
                 connection.told[Side::Client as usize] = (!hushed).then_some(facts);
             }
@@ -329,8 +338,10 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
     }
 
     fn to(&mut self, client: ClientId, server: ServerId) -> Option<ConnectionId> {
-        let list = &self.clients[client as usize].connections;
-        list.iter().find(|(of, _)| *of == server).map(|(_, id)| *id)
+        let ties = &self.clients[client as usize].ties;
+        ties.iter()
+            .find(|tie| tie.server == server)
+            .map(|tie| tie.id)
     }
 
     fn connected(
@@ -339,7 +350,16 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         server: ServerId,
     ) -> Option<&mut Connection<Link<P, C>>> {
         let id = self.to(client, server)?;
+        self.touch(client, id);
         self.connection(id)
+    }
+
+    /// Something is done to the client's end of a connection.
+    pub(super) fn touch(&mut self, client: ClientId, id: ConnectionId) {
+        let ties = &mut self.clients[client as usize].ties;
+        if let Some(tie) = ties.iter_mut().find(|tie| tie.id == id) {
+            tie.is_settled = false;
+        }
     }
 
     fn perform(&mut self, client: ClientId, output: ClientOutput<P::Unit>) {
@@ -407,8 +427,8 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             self.detach(old);
         }
         let id = self.connect(client, server, attempt);
-        let list = &mut self.clients[client as usize].connections;
-        list.push((server, id));
+        let ties = &mut self.clients[client as usize].ties;
+        ties.push(Tie::new(server, id));
     }
 
     fn close(&mut self, client: ClientId, server: ServerId) {
@@ -455,18 +475,17 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
 
     fn take_datagrams(&mut self, client: ClientId) -> bool {
         let mut any = false;
-        let places = self.clients[client as usize].connections.len();
+        let places = self.clients[client as usize].ties.len();
         for place in 0..places {
-            let Some((_, id)) = self.clients[client as usize]
-                .connections
-                .get(place)
-                .copied()
-            else {
+            let Some(tie) = self.clients[client as usize].ties.get(place).copied() else {
                 break;
             };
-            while let Some(udp) = self.next_datagram(id) {
+            if tie.rests(self.now_ns) {
+                continue;
+            }
+            while let Some(udp) = self.next_datagram(tie.id) {
                 any = true;
-                self.send(id, Side::Client, udp);
+                self.send(tie.id, Side::Client, udp);
             }
         }
         any

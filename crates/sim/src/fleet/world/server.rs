@@ -183,6 +183,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         };
         let (carriage, mut first) = (&mut connection.carriage, Vec::new());
         carriage.repeat_first(now, &mut first);
+        self.touch(client, id);
         for udp in first {
             let len_bytes = udp.len_bytes();
             let of = &mut self.clients[client as usize];

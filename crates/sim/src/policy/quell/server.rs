@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
 use quell_core::path::CarrierFacts;
 use quell_core::provider::doorman;
 use quell_core::provider::{Output, Provider, SessionId};
@@ -32,9 +33,9 @@ pub struct QuellServer {
     /// `None`: its pool cannot be built. It takes nobody.
     core: Option<Provider>,
     // Looked up, never walked.
-    sessions: HashMap<u64, (SessionId, ClientId)>,
-    numbers: HashMap<SessionId, u64>,
-    behind: HashMap<ClientId, Behind>,
+    sessions: HashMap<u64, (SessionId, ClientId), FixedState>,
+    numbers: HashMap<SessionId, u64, FixedState>,
+    behind: HashMap<ClientId, Behind, FixedState>,
     next: u64,
 }
 
@@ -42,9 +43,9 @@ impl QuellServer {
     pub(super) fn new(core: Option<Provider>) -> Self {
         Self {
             core,
-            sessions: HashMap::new(),
-            numbers: HashMap::new(),
-            behind: HashMap::new(),
+            sessions: HashMap::default(),
+            numbers: HashMap::default(),
+            behind: HashMap::default(),
             next: 0,
         }
     }

@@ -1,0 +1,71 @@
+//! Huge pages for a process that walks through gigabytes.
+//!
+//! A fleet of 100,000 clients is some gigabytes of which each event touches a few lines, no two of them close together. With
+//! pages of 4 KiB nearly each of these is looked for in the page tables first: an hour of 2,000 clients takes 30 s of
+//! processor time with them and 18 s with pages of 2 MiB.
+//!
+//! The allocator of glibc asks the kernel for huge pages when it is told so, and it is told by its environment, which it
+//! reads when a process begins. So the process is replaced by itself, once, with one word more in the environment.
+//!
+//! ```text
+//! begun without the word ──exec──▶ begun with it ──▶ goes on
+//!           └── cannot be replaced: goes on with small pages
+//! ```
+//!
+//! What the process is, its number, its files, who waits for it, stays the same. Where the word is there already, whatever
+//! it says, nothing is done: whoever runs it has decided. Other allocators do not know the word and ignore it.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// What glibc reads: `name=value`, several of them separated by colons.
+const VARIABLE: &str = "GLIBC_TUNABLES";
+/// 1: ask for transparent huge pages (glibc 2.35).
+const NAME: &str = "glibc.malloc.hugetlb";
+
+/// Replaces the process by itself with huge pages asked for. Returns where they are asked for already, or cannot be.
+pub(crate) fn restart() {
+    let before = env::var_os(VARIABLE).unwrap_or_default();
+    let (Some(tunables), Ok(program)) = (with_huge_pages(&before), env::current_exe()) else {
+        return;
+    };
+    let mut args = env::args_os();
+    let mut command = Command::new(program);
+    if let Some(name) = args.next() {
+        command.arg0(name);
+    }
+    // It returns only where it failed, and all that is lost then is time.
+    let _ = command.args(args).env(VARIABLE, tunables).exec();
+}
+
+/// The variable with the word added; `None`: it is there.
+fn with_huge_pages(before: &OsStr) -> Option<OsString> {
+    if before.to_string_lossy().contains(NAME) {
+        return None;
+    }
+    let mut tunables = before.to_owned();
+    if !tunables.is_empty() {
+        tunables.push(":");
+    }
+    tunables.push(NAME);
+    tunables.push("=1");
+    Some(tunables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_is_added_once_and_never_changed() {
+        let with = |before: &str| with_huge_pages(OsStr::new(before));
+        assert_eq!(with(""), Some("glibc.malloc.hugetlb=1".into()));
+        let other = with("glibc.malloc.arena_max=1");
+        let both = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1";
+        assert_eq!(other, Some(both.into()));
+        assert_eq!(with(both), None, "a process that was replaced stays");
+        assert_eq!(with("glibc.malloc.hugetlb=0"), None);
+    }
+}
