@@ -15,7 +15,19 @@
 
 pub mod api;
 pub mod ask;
+#[cfg(feature = "server")]
+pub mod catalog;
 #[cfg(feature = "client")]
 pub mod http;
+#[cfg(feature = "server")]
+pub mod probe;
 pub mod signed;
 pub mod store;
+
+/// This host's clock, in seconds since 1970 UTC; 0 for one that stands before.
+#[cfg(any(feature = "client", feature = "server"))]
+pub(crate) fn wall_s() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
