@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`api`] | the bodies of HTTP requests and answers, shared by both sides |
 //! | [`ask`] | [`ask::Backend`]: what a client or a provider asks of a control plane; embedders implement it |
+//! | `service` | the rules of the reference server: who may what, and why not (feature `server`) |
 //! | [`store`] | [`store::Store`]: what the reference server keeps, and what one transaction of it is |
 //!
 //! Only these know HTTP and databases. What a contract is, whether it holds, when to ask and how often, is the core's.
@@ -12,4 +13,6 @@
 
 pub mod api;
 pub mod ask;
+#[cfg(feature = "server")]
+pub mod service;
 pub mod store;
