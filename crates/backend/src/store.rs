@@ -11,6 +11,11 @@
 //! Nothing here says when a client was where: a contract names a fresh key, its account, a provider and sums. Flows,
 //! addresses of clients and packets have no place in it.
 
+#[cfg(feature = "server")]
+pub mod redb;
+#[cfg(test)]
+mod tests;
+
 use std::future::Future;
 use std::pin::Pin;
 
@@ -70,6 +75,27 @@ pub struct Account {
     pub settled_bytes: u64,
     /// Of a provider: when it last said that it lives, in seconds since 1970 UTC; 0 for never.
     pub heartbeat_s: u64,
+}
+
+impl Invitation {
+    /// The account that a first redemption makes of what was asked for: what it may is the invitation's word.
+    #[cfg(feature = "server")]
+    fn account(&self, asked: &Account, settled_bytes: u64) -> Account {
+        Account {
+            key: asked.key,
+            role: self.role,
+            name: asked.name.clone(),
+            addresses: match self.role {
+                Role::Client => Vec::new(),
+                Role::Provider => asked.addresses.clone(),
+            },
+            enrolled_s: asked.enrolled_s,
+            is_banned: false,
+            quota_bytes: self.quota_bytes,
+            settled_bytes,
+            heartbeat_s: 0,
+        }
+    }
 }
 
 /// How a redemption ended.

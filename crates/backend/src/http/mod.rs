@@ -165,6 +165,12 @@ impl HttpBackend {
         self.correction_s.load(Ordering::Relaxed)
     }
 
+    /// As if this host's clock went wrong by so much.
+    #[cfg(all(test, feature = "server"))]
+    pub(crate) fn set_clock_for_tests(&self, ahead_s: i64) {
+        self.correction_s.store(ahead_s, Ordering::Relaxed);
+    }
+
     async fn post<Q: Serialize, A: DeserializeOwned>(
         &self,
         path: &str,

@@ -149,10 +149,14 @@ async fn http(host: &str, port: u16, path: &str) -> ProbeOutcome {
     let Ok(request) = request else {
         return ProbeOutcome::Failed;
     };
-    // The connection lives as long as the question: who answers a head has answered, the body is left unread.
+    // The connection is driven beside the question, and dropped with it: who answers a head has answered, the body is
+    // left unread. It may end first with the answer in hand.
+    let mut driven = std::pin::pin!(connection);
+    let mut asked = std::pin::pin!(sender.send_request(request));
     let answer = tokio::select! {
-        answer = sender.send_request(request) => answer,
-        _ended = connection => return ProbeOutcome::Failed,
+        biased;
+        answer = asked.as_mut() => answer,
+        _ended = driven.as_mut() => asked.await,
     };
     match answer {
         Ok(answer) if answer.status().is_success() => ProbeOutcome::Passing,

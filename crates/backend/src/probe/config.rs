@@ -59,9 +59,8 @@ impl ProbeConfig {
                 && path.len() <= PATH_BYTES_MAX
                 && path.parse::<hyper::Uri>().is_ok();
             if !is_path {
-                let allowed = format!(
-                    "a path such as \"/health\", of {PATH_BYTES_MAX} bytes at most"
-                );
+                let allowed =
+                    format!("a path such as \"/health\", of {PATH_BYTES_MAX} bytes at most");
                 return Err(ConfigError::new("probe.http_path", path, allowed));
             }
         }

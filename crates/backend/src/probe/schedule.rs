@@ -89,7 +89,10 @@ mod tests {
             .map(|second| schedule.due(start + second * S, 1_000).len())
             .collect();
         assert_eq!(counts.iter().sum::<usize>(), 100);
-        assert!(counts.iter().all(|count| (2..=20).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (2..=20).contains(count)),
+            "{counts:?}"
+        );
         // All are under way.
         schedule.on_hosts(&hosts, start + 11 * S, &mut rng);
         assert!(schedule.due(start + 3_600 * S, 1_000).is_empty());
@@ -105,7 +108,11 @@ mod tests {
         for key in schedule.due(now, 1_000) {
             schedule.on_ended(&key, now, &mut rng);
         }
-        assert!(schedule.due(now + 8 * S - Duration::from_nanos(1), 1_000).is_empty());
+        assert!(
+            schedule
+                .due(now + 8 * S - Duration::from_nanos(1), 1_000)
+                .is_empty()
+        );
         assert_eq!(schedule.due(now + 12 * S, 1_000).len(), 100);
     }
 

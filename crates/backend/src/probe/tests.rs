@@ -69,9 +69,7 @@ async fn nobody_does_not_answer_and_the_next_address_is_asked() {
         timeout: Duration::from_millis(300),
         ..ProbeConfig::default()
     };
-    let outcome = asker(config)
-        .ask(identity.public_key(), &[nowhere])
-        .await;
+    let outcome = asker(config).ask(identity.public_key(), &[nowhere]).await;
     assert_eq!(outcome, ProbeOutcome::Failed);
     let (_endpoint, address) = provider(&identity);
     let addresses = ["no such host:1".to_owned(), address];
@@ -107,9 +105,15 @@ async fn over_http_a_status_of_success_passes_and_any_other_answer_does_not_latc
         asker(config).ask(key, &["127.0.0.1:6610".to_owned()]).await
     };
     let cases: [(&[u8], ProbeOutcome); 6] = [
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", ProbeOutcome::Passing),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            ProbeOutcome::Passing,
+        ),
         (b"HTTP/1.1 204 No Content\r\n\r\n", ProbeOutcome::Passing),
-        (b"HTTP/1.1 301 Moved\r\nlocation: /\r\n\r\n", ProbeOutcome::Rejected),
+        (
+            b"HTTP/1.1 301 Moved\r\nlocation: /\r\n\r\n",
+            ProbeOutcome::Rejected,
+        ),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", ProbeOutcome::Rejected),
         (b"HTTP/1.1 503 No\r\n\r\n", ProbeOutcome::Rejected),
         (b"SSH-2.0-OpenSSH_9\r\n\r\n", ProbeOutcome::Rejected),
