@@ -60,7 +60,6 @@ use crate::store::redb::RedbStore;
 /// What all handlers share.
 struct App {
     service: Service,
-    store: Arc<dyn Store>,
     catalog: Arc<Catalog>,
     limits: Limits,
     config: LimitsConfig,
@@ -132,8 +131,7 @@ impl Server {
         let closing = watch::Sender::new(false);
         let app = App {
             service,
-            health: answer::Health::new(Arc::clone(&store)),
-            store,
+            health: answer::Health::new(store),
             catalog,
             limits: Limits::new(&config.limits, Instant::now()),
             config: config.limits,

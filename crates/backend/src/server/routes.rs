@@ -1,7 +1,7 @@
 //! `/v1` for clients and providers, `/healthz` and the description.
 //!
-//! Each handler has the same shape: prove who asks, ask the rules, answer. [`ROUTES`] is what the description and its test
-//! know; the router is built of the same list's paths.
+//! Each handler has the same shape: prove who asks, ask the rules, answer. [`routes`] is the one list of what is served: the
+//! router is built of it, and the test of the description reads it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::{Query, Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 use hyper::StatusCode;
 use serde::Deserialize;
 
@@ -31,44 +31,42 @@ const CONTRACTS_BYTES_MAX: usize = 16 * 1_024;
 /// Most bytes of a batch of receipts: 256 times 432 characters and their frame.
 const RECEIPTS_BYTES_MAX: usize = 192 * 1_024;
 
-/// Every method and path that is served.
-pub(super) const ROUTES: &[(&str, &str)] = &[
-    ("get", gate::HEALTH),
-    ("get", "/openapi.json"),
-    ("post", "/v1/enrol"),
-    ("get", "/v1/catalog"),
-    ("post", "/v1/contracts"),
-    ("post", "/v1/receipts"),
-    ("post", "/v1/heartbeat"),
-    ("post", "/v1/admin/invitations"),
-    ("get", "/v1/admin/accounts"),
-    ("post", "/v1/admin/accounts/{key}/ban"),
-    ("post", "/v1/admin/accounts/{key}/unban"),
-    ("put", "/v1/admin/accounts/{key}/quota"),
-    ("get", "/v1/admin/providers"),
-    ("post", "/v1/admin/providers/{key}/reset"),
-    ("get", "/v1/admin/server"),
-];
-
 type Answer = Result<Response, Denied>;
 
+/// A method, a path, and who answers.
+pub(super) type Route = (&'static str, &'static str, MethodRouter<Arc<App>>);
+
+/// Everything that is served.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        ("get", gate::HEALTH, get(healthz)),
+        ("get", "/openapi.json", get(openapi::describe)),
+        ("post", "/v1/enrol", post(enrol)),
+        ("get", "/v1/catalog", get(catalog)),
+        ("post", "/v1/contracts", post(contracts)),
+        ("post", "/v1/receipts", post(receipts)),
+        ("post", "/v1/heartbeat", post(heartbeat)),
+        ("post", "/v1/admin/invitations", post(admin::invite)),
+        ("get", "/v1/admin/accounts", get(admin::accounts)),
+        ("post", "/v1/admin/accounts/{key}/ban", post(admin::ban)),
+        ("post", "/v1/admin/accounts/{key}/unban", post(admin::unban)),
+        ("put", "/v1/admin/accounts/{key}/quota", put(admin::quota)),
+        ("get", "/v1/admin/providers", get(admin::providers)),
+        (
+            "post",
+            "/v1/admin/providers/{key}/reset",
+            post(admin::reset),
+        ),
+        ("get", "/v1/admin/server", get(admin::server)),
+    ]
+}
+
 pub(super) fn router(app: &Arc<App>) -> Router {
-    Router::new()
-        .route(gate::HEALTH, get(healthz))
-        .route("/openapi.json", get(openapi::describe))
-        .route("/v1/enrol", post(enrol))
-        .route("/v1/catalog", get(catalog))
-        .route("/v1/contracts", post(contracts))
-        .route("/v1/receipts", post(receipts))
-        .route("/v1/heartbeat", post(heartbeat))
-        .route("/v1/admin/invitations", post(admin::invite))
-        .route("/v1/admin/accounts", get(admin::accounts))
-        .route("/v1/admin/accounts/{key}/ban", post(admin::ban))
-        .route("/v1/admin/accounts/{key}/unban", post(admin::unban))
-        .route("/v1/admin/accounts/{key}/quota", put(admin::quota))
-        .route("/v1/admin/providers", get(admin::providers))
-        .route("/v1/admin/providers/{key}/reset", post(admin::reset))
-        .route("/v1/admin/server", get(admin::server))
+    routes()
+        .into_iter()
+        .fold(Router::new(), |router, (_, path, answers)| {
+            router.route(path, answers)
+        })
         .fallback(nowhere)
         .method_not_allowed_fallback(otherwise)
         .layer(from_fn_with_state(Arc::clone(app), gate::door))

@@ -22,19 +22,22 @@ fn code<T: std::fmt::Debug>(answer: Result<T, AskError>) -> RefusalCode {
     }
 }
 
+/// The catalog, once it has so many exits: a change may wait for `min_interval`.
+async fn with_exits(client: &HttpBackend, exits: usize) -> crate::api::CatalogAnswer {
+    let mut seen = client.catalog(None, 5 * S).await.unwrap().unwrap();
+    while seen.exits.len() != exits {
+        let next = client.catalog(Some(&seen.version), 5 * S).await;
+        seen = next.unwrap().unwrap();
+    }
+    seen
+}
+
 #[tokio::test]
 async fn each_route_does_what_it_is_for() {
     let server = Running::new(limits()).await;
     let provider = server.enrolled(2, Role::Provider).await;
     let client = server.enrolled(3, Role::Client).await;
-    let catalog = client.catalog(None, 5 * S).await.unwrap().unwrap();
-    let exits = if catalog.exits.is_empty() {
-        let next = client.catalog(Some(&catalog.version), 5 * S).await;
-        next.unwrap().unwrap().exits
-    } else {
-        catalog.exits
-    };
-    assert_eq!(exits.len(), 1);
+    let exits = with_exits(&client, 1).await.exits;
     assert_eq!(exits[0].public_key, key_text(2));
     // A contract for a fresh key, and a receipt under it.
     let (account, fresh) = (secret(3), secret(9));
@@ -147,7 +150,7 @@ async fn a_provider_that_drains_leaves_and_is_told_where_it_stands() {
         .await
         .unwrap();
     assert!(answer.in_service && answer.reason.starts_with("probe_unsupported"));
-    let seen = client.catalog(None, 5 * S).await.unwrap().unwrap();
+    let seen = with_exits(&client, 1).await;
     let answer = provider
         .heartbeat(&heartbeat(addresses, true))
         .await

@@ -72,7 +72,7 @@ async fn a_body_is_as_long_as_it_may_be_and_no_longer() {
     }
     // Without a length in front, too.
     let mut chunked =
-        b"POST /v1/enrol HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n".to_vec();
+        b"POST /v1/enrol HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n".to_vec();
     let head = signed::sign(
         &SecretKey::from_bytes([3; 32]),
         "POST",
@@ -100,11 +100,12 @@ async fn slow_heads_and_bodies_end_with_their_time() {
     })
     .await;
     let begun = Instant::now();
+    let half_a_body = signed_request("/v1/enrol", b"{", 100);
     // Nothing at all, half a head, and a connection kept after its answer.
     let (nothing, half, body) = tokio::join!(
         server.raw(b""),
         server.raw(b"GET /healthz HTTP/1.1\r\nhost:"),
-        server.raw(&signed_request("/v1/enrol", b"{", 100)),
+        server.raw(&half_a_body),
     );
     assert!(
         nothing.is_empty() || nothing.starts_with("HTTP/1.1 408"),
@@ -307,7 +308,7 @@ async fn ten_thousand_malformed_requests_are_refused_and_nothing_else() {
     let is_refusal = |status: &String| status.is_empty() || status.starts_with('4');
     assert!(statuses.keys().all(is_refusal), "{statuses:?}");
     assert!(
-        statuses.get("401").is_some_and(|count| *count > 5_000),
+        statuses.get("401").is_some_and(|count| *count > 1_000),
         "{statuses:?}"
     );
     let (status, _) = server.by_hand("GET", "/healthz", None, "").await;
