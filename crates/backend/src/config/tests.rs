@@ -57,64 +57,64 @@ fn the_least_file_is_enough_and_has_each_parts_defaults() {
     assert!(config.catalog.flap.host_interval.is_zero());
 }
 
+/// Every table, with no value that is a default.
+const TABLES: &str = r#"
+[contracts]
+contract_bytes_max = "1GiB"
+contract_bytes_min = 4096
+contract_lifetime = "2h"
+grace_bytes = "1MiB"
+grace = "10m"
+retention = "7d"
+[catalog]
+min_interval = "2s"
+heartbeat_interval = "5s"
+heartbeat_max_age = "30s"
+refresh_interval = "3s"
+wait_max = "20s"
+soft_keeps_percent = 0
+[probe]
+interval = "4s"
+timeout = "1s"
+concurrency_max = 8
+http_path = "/health"
+http_port = 8080
+success_before_passing = 4
+failures_before_critical = 6
+[flap]
+host_interval = "1m"
+host_burst = 2
+catalog_interval = "1s"
+catalog_burst = 9
+hosts_max = 77
+[limits]
+connections_max = 100
+connections_per_source = 10
+header_timeout = "3s"
+body_timeout = "4s"
+connection_age_max = "2m"
+source_requests_per_s = 3
+source_request_burst = 4
+sources_max = 5
+account_requests_per_s = 6
+account_request_burst = 7
+accounts_max = 8
+ramp = "0s"
+ramp_from_per_s = 9
+ramp_to_per_s = 10
+shutdown_timeout = "11s"
+proxies = ["127.0.0.1"]
+[tls]
+cert_file = "a.pem"
+key_file = "b.pem"
+"#;
+
 #[test]
 fn every_table_reaches_its_part() {
     // R-55, R-56
     let next = seal::public_key(&SecretKey::from_bytes([2; 32]));
-    let text = format!(
-        r#"{LEAST}
-        trusted = ["{next}"]
-        admin_token_file = "admin.token"
-        [contracts]
-        contract_bytes_max = "1GiB"
-        contract_bytes_min = 4096
-        contract_lifetime = "2h"
-        grace_bytes = "1MiB"
-        grace = "10m"
-        retention = "7d"
-        [catalog]
-        min_interval = "2s"
-        heartbeat_interval = "5s"
-        heartbeat_max_age = "30s"
-        refresh_interval = "3s"
-        wait_max = "20s"
-        soft_keeps_percent = 0
-        [probe]
-        interval = "4s"
-        timeout = "1s"
-        concurrency_max = 8
-        http_path = "/health"
-        http_port = 8080
-        success_before_passing = 4
-        failures_before_critical = 6
-        [flap]
-        host_interval = "1m"
-        host_burst = 2
-        catalog_interval = "1s"
-        catalog_burst = 9
-        hosts_max = 77
-        [limits]
-        connections_max = 100
-        connections_per_source = 10
-        header_timeout = "3s"
-        body_timeout = "4s"
-        connection_age_max = "2m"
-        source_requests_per_s = 3
-        source_request_burst = 4
-        sources_max = 5
-        account_requests_per_s = 6
-        account_request_burst = 7
-        accounts_max = 8
-        ramp = "0s"
-        ramp_from_per_s = 9
-        ramp_to_per_s = 10
-        shutdown_timeout = "11s"
-        proxies = ["127.0.0.1"]
-        [tls]
-        cert_file = "a.pem"
-        key_file = "b.pem"
-        "#
-    );
+    let text =
+        format!("{LEAST}trusted = [\"{next}\"]\nadmin_token_file = \"admin.token\"\n{TABLES}");
     let s = Duration::from_secs;
     let config = parse(&folder(), &text).unwrap();
     assert_eq!(config.keys.trusted()[1], next);

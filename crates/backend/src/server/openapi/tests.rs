@@ -37,12 +37,11 @@ fn its_paths_are_the_routes() {
 fn every_reference_leads_somewhere_and_every_schema_is_referred_to() {
     fn references(value: &Value, found: &mut BTreeSet<String>) {
         match value {
-            Value::Object(fields) => fields.iter().for_each(|(name, value)| match value {
-                Value::String(to) if name == "$ref" => {
-                    found.insert(to.clone());
-                }
-                other => references(other, found),
-            }),
+            Value::Object(fields) => {
+                let to = fields.get("$ref").and_then(Value::as_str);
+                found.extend(to.map(str::to_owned));
+                fields.values().for_each(|value| references(value, found));
+            }
             Value::Array(items) => items.iter().for_each(|item| references(item, found)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
@@ -97,7 +96,7 @@ fn refusal() -> Refusal {
 }
 
 #[test]
-fn every_body_of_v1_has_the_fields_that_are_described() {
+fn every_body_of_clients_has_the_fields_that_are_described() {
     let text = String::new;
     let enrol = EnrolRequest {
         invitation: text(),
@@ -144,6 +143,11 @@ fn every_body_of_v1_has_the_fields_that_are_described() {
         &outcomes.map(|o| serde_json::to_value(o).unwrap()),
     );
     one("Refusal", &refusal());
+}
+
+#[test]
+fn every_body_of_providers_has_the_fields_that_are_described() {
+    let text = String::new;
     let filed = FiledReceipt {
         contract: text(),
         receipt: text(),

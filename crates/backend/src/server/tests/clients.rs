@@ -16,10 +16,11 @@ fn secret(seed: u8) -> SecretKey {
 }
 
 fn code<T: std::fmt::Debug>(answer: Result<T, AskError>) -> RefusalCode {
-    match answer.unwrap_err() {
-        AskError::Refused(refusal) => refusal.code,
-        other => panic!("{other:?}"),
-    }
+    let error = answer.unwrap_err();
+    let AskError::Refused(refusal) = error else {
+        panic!("{error:?}");
+    };
+    refusal.code
 }
 
 /// The catalog, once it has so many exits: a change may wait for `min_interval`.
@@ -81,7 +82,7 @@ async fn each_route_does_what_it_is_for() {
     let settled = ReceiptOutcome::Settled { bytes_total: 1_000 };
     for _ in 0..2 {
         let answer = provider.receipts(&request).await.unwrap();
-        assert_eq!(answer.outcomes, [settled.clone()]);
+        assert_eq!(answer.outcomes, std::slice::from_ref(&settled));
     }
     // The longest batch fits into what a body may have.
     let many = ReceiptsRequest {
