@@ -11,6 +11,8 @@
 //! Nothing here says when a client was where: a contract names a fresh key, its account, a provider and sums. Flows,
 //! addresses of clients and packets have no place in it.
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "server")]
 pub mod redb;
 #[cfg(test)]
