@@ -219,7 +219,7 @@ fn a_contract_names_the_fresh_key_and_keeps_to_the_configured_sizes() {
     run(async {
         let ground = Ground::new();
         let (_, provider) = ground.pair(None).await;
-        let wants = [1, 1 << 20, GIB, 4 * GIB, 4 * GIB + 1, u64::MAX].map(|b| want(b));
+        let wants = [1, 1 << 20, GIB, 4 * GIB, 4 * GIB + 1, u64::MAX].map(want);
         let outcomes = ground.contracts(1, wants.to_vec()).await.unwrap();
         let contracts: Vec<_> = outcomes.iter().map(signed).collect();
         let bytes = [1 << 20, 1 << 20, GIB, 4 * GIB, 4 * GIB, 4 * GIB];

@@ -126,7 +126,7 @@ impl Disk {
                     bytes.truncate(rng.random_range(0..=bytes.len()));
                     Change::Write(at, bytes).apply(&mut state.flushed);
                 }
-                change => change.apply(&mut state.flushed),
+                Change::Write(..) | Change::Length(_) => change.apply(&mut state.flushed),
             }
         }
         state.seen = state.flushed.clone();
