@@ -1,6 +1,6 @@
 //! The store for any number of servers: PostgreSQL.
 //!
-//! Each operation is one transaction that holds the rows it decides by ([`books`] says which, and why that is enough), so
+//! Each operation is one transaction that holds the rows it decides by (`books` says which, and why that is enough), so
 //! that servers over one database need to know nothing of each other. A transaction that PostgreSQL breaks off because it
 //! met another one is run again, a few times; one that cannot be run at all is `Unavailable`. What commits is durable as
 //! far as the database's own `synchronous_commit` goes, which is on unless its operator chose otherwise.

@@ -1,8 +1,8 @@
 //! The store without set-up: one file, one process (redb).
 //!
-//! Changes go to a thread that commits what waits together ([`writer`]); reads take a snapshot of the last commit, on
+//! Changes go to a thread that commits what waits together (`writer`); reads take a snapshot of the last commit, on
 //! the runtime's threads for blocking work, and never wait for a change. What lies in the file, and in which form, is in
-//! [`tables`], what each change does in [`apply`].
+//! `tables`, what each change does in `apply`.
 //!
 //! The file belongs to one process: a second one is refused by redb's lock, which goes with the process that holds it. A
 //! file of another version, or one that is no such file, is refused and left as it is. After a crash it is opened as it
