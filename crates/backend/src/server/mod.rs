@@ -194,6 +194,12 @@ async fn open(store: &StoreConfig) -> Result<Arc<dyn Store>, ServerError> {
             });
             Ok(Arc::new(opened?))
         }
+        #[cfg(feature = "postgres")]
+        StoreConfig::Postgres(url) => {
+            let store = crate::store::postgres::PostgresStore::connect(url.expose()).await?;
+            Ok(Arc::new(store))
+        }
+        #[cfg(not(feature = "postgres"))]
         StoreConfig::Postgres(_) => Err(ServerError::NoSuchStore("postgres")),
     }
 }

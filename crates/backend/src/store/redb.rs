@@ -1,8 +1,8 @@
 //! The store without set-up: one file, one process (redb).
 //!
-//! Changes go to a thread that commits what waits together ([`writer`]); reads take a snapshot of the last commit, on
+//! Changes go to a thread that commits what waits together (`writer`); reads take a snapshot of the last commit, on
 //! the runtime's threads for blocking work, and never wait for a change. What lies in the file, and in which form, is in
-//! [`tables`], what each change does in [`apply`].
+//! `tables`, what each change does in `apply`.
 //!
 //! The file belongs to one process: a second one is refused by redb's lock, which goes with the process that holds it. A
 //! file of another version, or one that is no such file, is refused and left as it is. After a crash it is opened as it
@@ -24,7 +24,8 @@ use redb::{Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, 
 use tokio::sync::mpsc;
 
 use self::tables::{ACCOUNTS, META, SUMS, Tables, VERSION, VERSION_NAME, decode_account};
-use self::writer::{Opener, Order, QUEUE_MAX, Shelf};
+use self::writer::Opener;
+use self::writer::{Order, QUEUE_MAX, Shelf};
 use super::{
     Account, Answer, Invitation, Issued, NewContract, Redeemed, Settled, Settlement, Store,
     StoreError,
@@ -51,7 +52,16 @@ impl RedbStore {
         Self::with_opener(Box::new(move || open_file(&path)))
     }
 
-    fn with_opener(opener: Opener) -> Result<Self, StoreError> {
+    /// One that is gone with it, for tests of what is built on a store.
+    #[cfg(test)]
+    pub(crate) fn in_memory() -> Self {
+        let create =
+            |builder: &Builder| builder.create_with_backend(redb::backends::InMemoryBackend::new());
+        let opened = Self::with_opener(Box::new(move || open_database(create)));
+        opened.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(super) fn with_opener(opener: Opener) -> Result<Self, StoreError> {
         let shelf = Arc::new(Shelf::open(opener)?);
         let (orders, waiting) = mpsc::channel(QUEUE_MAX);
         let served = Arc::clone(&shelf);
@@ -114,31 +124,61 @@ impl Drop for RedbStore {
     }
 }
 
-fn open_file(path: &PathBuf) -> Result<Database, StoreError> {
-    let named = |error: StoreError| match error {
+/// An error about the file at `path`.
+fn named(path: &Path, error: StoreError) -> StoreError {
+    match error {
         StoreError::Unavailable(words) => {
             StoreError::Unavailable(format!("{}: {words}", path.display()))
         }
         StoreError::Damaged(words) => StoreError::Damaged(format!("{}: {words}", path.display())),
-    };
-    let unavailable = |error: std::io::Error| named(StoreError::Unavailable(error.to_string()));
+    }
+}
+
+fn open_file(path: &Path) -> Result<Database, StoreError> {
+    let io = |error: std::io::Error| named(path, StoreError::Unavailable(error.to_string()));
+    if !path.try_exists().map_err(io)? {
+        make_file(path).map_err(io)??;
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let backend = FileBackend::new(file.map_err(io)?);
+    open_database(|builder| builder.create_with_backend(backend?)).map_err(|e| named(path, e))
+}
+
+/// Makes the file beside its place, and puts it there when it is whole: a first start that is cut off leaves nothing that
+/// the next one would have to refuse. Two that make it at once have a name of their own each; the first one's is kept.
+fn make_file(path: &Path) -> std::io::Result<Result<(), StoreError>> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(new);
+    if new.try_exists()? {
+        std::fs::remove_file(&new)?;
+    }
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = options.mode(0o600).open(path).map_err(unavailable)?;
-    let database = open_database(|builder| builder.create_with_backend(FileBackend::new(file)?))
-        .map_err(named)?;
-    // A new file is durable with its folder's entry.
+    let file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    let backend = FileBackend::new(file);
+    if let Err(error) = open_database(|builder| builder.create_with_backend(backend?)) {
+        std::fs::remove_file(&new)?;
+        return Ok(Err(named(path, error)));
+    }
+    File::open(&new)?.sync_all()?;
+    match std::fs::hard_link(&new, path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+        _ => std::fs::remove_file(&new)?,
+    }
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))
-        .and_then(|folder| folder.sync_all())
-        .map_err(unavailable)?;
-    Ok(database)
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(Ok(()))
 }
 
 /// Opens what `create` gives, and looks whether it is of this version. One without tables is made so.
-fn open_database(
+pub(super) fn open_database(
     create: impl FnOnce(&Builder) -> Result<Database, DatabaseError>,
 ) -> Result<Database, StoreError> {
     let mut builder = Builder::new();

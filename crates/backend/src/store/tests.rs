@@ -6,12 +6,20 @@
 //! | `model` | the same rules, as simple as they can be written: maps, and sums that are added up anew each time |
 //! | `sequences` | random operations on a store and the model, which have to answer alike |
 //! | `file` | what is redb's alone: the file, its version, its lock, a full disk |
-//! | `crash` | redb over a disk that forgets what was not flushed |
+//! | `disk` | a disk that may be full, and may lose what was not flushed |
+//! | `crash` | redb over such a disk |
+//! | `postgres` | a cluster of its own, and two stores over it at once |
 
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
+mod crash;
+mod disk;
+mod file;
 mod model;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod sequences;
 
 use std::future::Future;
 

@@ -65,9 +65,14 @@ async fn sum(store: &Shared, n: u8) -> u64 {
     store.account(key(n)).await.unwrap().unwrap().settled_bytes
 }
 
-async fn issue(store: &Shared, n: u8, contracts: &[NewContract], now_s: u64) -> Vec<Issued> {
+async fn issue(
+    store: &Shared,
+    n: u8,
+    contracts: impl AsRef<[NewContract]>,
+    now_s: u64,
+) -> Vec<Issued> {
     store
-        .issue(key(n), contracts.to_vec(), now_s)
+        .issue(key(n), contracts.as_ref().to_vec(), now_s)
         .await
         .unwrap()
 }
@@ -214,7 +219,7 @@ async fn what_is_not_there_is_not_changed(store: Shared) {
     assert_eq!(store.account(key(1)).await.unwrap(), None);
     assert_eq!(store.forget(1_000, 9).await.unwrap(), 0);
     // Who is not enrolled has no allowance.
-    let refused = issue(&store, 1, &[contract(1, 2, 10, 100, 0)], 0).await;
+    let refused = issue(&store, 1, [contract(1, 2, 10, 100, 0)], 0).await;
     assert_eq!(refused, [Issued::Quota { left_bytes: 0 }]);
 
     enrol(&store, 1, Role::Client, None).await;
@@ -271,11 +276,11 @@ async fn a_contract_that_comes_again_is_the_first_one(store: Shared) {
         ..first.clone()
     };
     assert_eq!(
-        issue(&store, 1, &[first.clone()], 0).await,
+        issue(&store, 1, [first.clone()], 0).await,
         [Issued::Kept(first.form)]
     );
     assert_eq!(
-        issue(&store, 1, &[again.clone()], 0).await,
+        issue(&store, 1, [again.clone()], 0).await,
         [Issued::Kept(first.form)]
     );
     // Within one request, too; and it took its bytes once.
@@ -294,7 +299,7 @@ async fn a_contract_that_comes_again_is_the_first_one(store: Shared) {
         Issued::Kept(second.form),
     ];
     assert_eq!(issue(&store, 1, &twice, 0).await, kept);
-    let full = issue(&store, 1, &[contract(3, 2, 1, 100, 0)], 0).await;
+    let full = issue(&store, 1, [contract(3, 2, 1, 100, 0)], 0).await;
     assert_eq!(full, [Issued::Quota { left_bytes: 0 }]);
 }
 
@@ -302,24 +307,24 @@ async fn an_allowance_is_used_to_the_byte_and_not_beyond(store: Shared) {
     enrol(&store, 1, Role::Client, Some(100)).await;
     // 50 and 6 of grace, then 44: that is 100.
     let (a, b) = (contract(1, 2, 50, 100, 5), contract(2, 2, 45, 100, 0));
-    let answers = issue(&store, 1, &[a.clone(), b], 0).await;
+    let answers = issue(&store, 1, [a.clone(), b], 0).await;
     assert_eq!(
         answers,
         [Issued::Kept(a.form), Issued::Quota { left_bytes: 44 }]
     );
     let c = contract(3, 2, 44, 100, 0);
     assert_eq!(
-        issue(&store, 1, &[c.clone()], 0).await,
+        issue(&store, 1, [c.clone()], 0).await,
         [Issued::Kept(c.form)]
     );
     let d = contract(4, 2, 1, 100, 0);
     assert_eq!(
-        issue(&store, 1, &[d.clone()], 0).await,
+        issue(&store, 1, [d.clone()], 0).await,
         [Issued::Quota { left_bytes: 0 }]
     );
     // A smaller one behind one that does not fit is kept.
     store.set_quota(key(1), Some(101)).await.unwrap();
-    let answers = issue(&store, 1, &[contract(5, 2, 2, 100, 0), d.clone()], 0).await;
+    let answers = issue(&store, 1, [contract(5, 2, 2, 100, 0), d.clone()], 0).await;
     assert_eq!(
         answers,
         [Issued::Quota { left_bytes: 1 }, Issued::Kept(d.form)]
@@ -328,12 +333,12 @@ async fn an_allowance_is_used_to_the_byte_and_not_beyond(store: Shared) {
     store.set_quota(key(1), Some(3)).await.unwrap();
     let e = contract(6, 2, 1 << 40, 100, 0);
     assert_eq!(
-        issue(&store, 1, &[e.clone()], 0).await,
+        issue(&store, 1, [e.clone()], 0).await,
         [Issued::Quota { left_bytes: 0 }]
     );
     store.set_quota(key(1), None).await.unwrap();
     assert_eq!(
-        issue(&store, 1, &[e.clone()], 0).await,
+        issue(&store, 1, [e.clone()], 0).await,
         [Issued::Kept(e.form)]
     );
 }
@@ -341,8 +346,8 @@ async fn an_allowance_is_used_to_the_byte_and_not_beyond(store: Shared) {
 async fn what_was_settled_is_not_reserved_twice(store: Shared) {
     enrol(&store, 1, Role::Client, Some(100)).await;
     let a = contract(1, 2, 60, 100, 0);
-    issue(&store, 1, &[a.clone()], 0).await;
-    let left = async |now_s| match issue(&store, 1, &[contract(9, 2, 1_000, 100, 0)], now_s).await[..]
+    issue(&store, 1, [a.clone()], 0).await;
+    let left = async |now_s| match issue(&store, 1, [contract(9, 2, 1_000, 100, 0)], now_s).await[..]
     {
         [Issued::Quota { left_bytes }] => left_bytes,
         _ => panic!("kept"),
@@ -359,16 +364,16 @@ async fn what_was_settled_is_not_reserved_twice(store: Shared) {
 async fn a_reservation_ends_with_its_contract(store: Shared) {
     enrol(&store, 1, Role::Client, Some(100)).await;
     let a = contract(1, 2, 80, 90, 10);
-    issue(&store, 1, &[a.clone()], 0).await;
+    issue(&store, 1, [a.clone()], 0).await;
     settle(&store, &a, 30).await;
     let b = contract(2, 2, 70, 200, 0);
     // 80 and 9 of grace; it ends at 100.
     assert_eq!(
-        issue(&store, 1, &[b.clone()], 99).await,
+        issue(&store, 1, [b.clone()], 99).await,
         [Issued::Quota { left_bytes: 11 }]
     );
     assert_eq!(
-        issue(&store, 1, &[b.clone()], 100).await,
+        issue(&store, 1, [b.clone()], 100).await,
         [Issued::Kept(b.form)]
     );
     // A late receipt still counts, and then the allowance is overdrawn, not the receipt lost.
@@ -376,7 +381,7 @@ async fn a_reservation_ends_with_its_contract(store: Shared) {
     assert_eq!(sum(&store, 1).await, 89);
     let c = contract(3, 2, 1, 300, 0);
     assert_eq!(
-        issue(&store, 1, &[c], 150).await,
+        issue(&store, 1, [c], 150).await,
         [Issued::Quota { left_bytes: 0 }]
     );
 }
@@ -385,7 +390,7 @@ async fn totals_rise_and_count_once(store: Shared) {
     enrol(&store, 1, Role::Client, None).await;
     enrol(&store, 2, Role::Provider, None).await;
     let (a, b) = (contract(1, 2, 100, 100, 0), contract(2, 2, 100, 100, 0));
-    issue(&store, 1, &[a.clone(), b.clone()], 0).await;
+    issue(&store, 1, [a.clone(), b.clone()], 0).await;
     assert_eq!(settle(&store, &a, 10).await, Settled::Total(10));
     assert_eq!(settle(&store, &a, 10).await, Settled::Total(10));
     assert_eq!(settle(&store, &a, 30).await, Settled::Total(30));
@@ -405,7 +410,7 @@ async fn totals_rise_and_count_once(store: Shared) {
 async fn grace_is_given_on_what_was_settled(store: Shared) {
     enrol(&store, 1, Role::Client, None).await;
     let a = contract(1, 2, 100, 100, 0);
-    issue(&store, 1, &[a.clone()], 0).await;
+    issue(&store, 1, [a.clone()], 0).await;
     assert!(!store.has_settled(key(1)).await.unwrap());
     settle(&store, &a, 0).await;
     assert!(!store.has_settled(key(1)).await.unwrap());
@@ -429,7 +434,7 @@ async fn a_contract_proves_itself_to_a_store_that_lost_it(store: Shared) {
         form: other_form(&a),
         ..a.clone()
     };
-    assert_eq!(issue(&store, 1, &[again], 0).await, [Issued::Kept(a.form)]);
+    assert_eq!(issue(&store, 1, [again], 0).await, [Issued::Kept(a.form)]);
 }
 
 async fn what_is_forgotten_stays_counted_and_counts_no_more(store: Shared) {
@@ -458,7 +463,7 @@ async fn what_is_forgotten_stays_counted_and_counts_no_more(store: Shared) {
     // Nothing is reserved for what is forgotten, whatever the clock says.
     let all = contract(1, 2, 1_000 - 25 - 1, 100, 0);
     assert_eq!(
-        issue(&store, 1, &[all.clone()], 0).await,
+        issue(&store, 1, [all.clone()], 0).await,
         [Issued::Kept(all.form)]
     );
 }
