@@ -6,10 +6,18 @@
 //! nothing but what needs the transaction: whether an invitation is left, whether a quota still has room, which total
 //! is the higher one. Signatures, times and roles were judged before.
 //!
-//! Two stores: redb in a file, for one server without set-up, and PostgreSQL, for any number of them.
+//! Two stores: redb in a file, for one server without set-up (feature `server`), and PostgreSQL, for any number of them
+//! (feature `postgres`). Both are asked the same questions by one suite.
 //!
 //! Nothing here says when a client was where: a contract names a fresh key, its account, a provider and sums. Flows,
 //! addresses of clients and packets have no place in it.
+
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "server")]
+pub mod redb;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -70,6 +78,27 @@ pub struct Account {
     pub settled_bytes: u64,
     /// Of a provider: when it last said that it lives, in seconds since 1970 UTC; 0 for never.
     pub heartbeat_s: u64,
+}
+
+impl Invitation {
+    /// The account that a first redemption makes of what was asked for: what it may is the invitation's word.
+    #[cfg(feature = "server")]
+    fn account(&self, asked: &Account, settled_bytes: u64) -> Account {
+        Account {
+            key: asked.key,
+            role: self.role,
+            name: asked.name.clone(),
+            addresses: match self.role {
+                Role::Client => Vec::new(),
+                Role::Provider => asked.addresses.clone(),
+            },
+            enrolled_s: asked.enrolled_s,
+            is_banned: false,
+            quota_bytes: self.quota_bytes,
+            settled_bytes,
+            heartbeat_s: 0,
+        }
+    }
 }
 
 /// How a redemption ended.
@@ -133,7 +162,7 @@ pub struct Settlement {
 pub enum Settled {
     /// The contract's total now, durable: this receipt's or that of a higher one from before.
     Total(u64),
-    /// No such contract is kept: it was never issued here, or its retention is over.
+    /// No such contract is kept, and its retention is over.
     Unknown,
 }
 
@@ -143,7 +172,7 @@ pub trait Store: Send + Sync + 'static {
     fn invite(&self, invitation: Invitation) -> Answer<'_, ()>;
 
     /// Takes one use of an invitation and makes the account. A key that redeemed before gets its account again, and
-    /// takes no use.
+    /// takes no use. The account's role and allowance are the invitation's word, whatever `account` says.
     fn redeem(&self, hash: [u8; 32], account: Account, now_s: u64) -> Answer<'_, Redeemed>;
 
     /// The account of a key.
@@ -158,7 +187,8 @@ pub trait Store: Send + Sync + 'static {
     /// Changes an allowance. False when there is no such account.
     fn set_quota(&self, key: PublicKey, quota_bytes: Option<u64>) -> Answer<'_, bool>;
 
-    /// Writes that a provider lives, and where. Times never go back. False when there is no such account.
+    /// Writes that a provider lives, and where. Times never go back, and one that comes late changes nothing; a client
+    /// has neither. False when there is no such account.
     fn heartbeat(&self, key: PublicKey, addresses: Vec<String>, now_s: u64) -> Answer<'_, bool>;
 
     /// Keeps contracts of an account, each if the allowance has room for it: what is settled, what unsettled contracts
@@ -172,6 +202,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Raises totals to what receipts say, and the sums of both accounts by the difference. Exactly once in effect:
     /// a receipt that comes again, or late, changes nothing.
+    ///
+    /// A contract that is not kept is proven by its signed form: the provider is credited, and the contract kept, with no
+    /// account, since its form does not say whose it was. That is a store that was restored from an old copy. Only when it
+    /// ended before what was ever asked to be forgotten it is [`Settled::Unknown`]: its receipts may have been counted.
     fn settle(&self, settlements: Vec<Settlement>) -> Answer<'_, Vec<Settled>>;
 
     /// Whether the account has a contract of which anything was settled, which is what grace is given on.

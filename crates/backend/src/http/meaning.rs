@@ -106,10 +106,11 @@ mod tests {
     }
 
     fn waits(status: u16, headers: &[(&'static str, &str)]) -> Option<Duration> {
-        match of(status, headers, "").unwrap_err() {
-            AskError::Unavailable { retry_after, .. } => retry_after,
-            other => panic!("{other:?}"),
-        }
+        let error = of(status, headers, "").unwrap_err();
+        let AskError::Unavailable { retry_after, .. } = error else {
+            panic!("{error:?}");
+        };
+        retry_after
     }
 
     #[test]

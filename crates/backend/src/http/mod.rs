@@ -27,7 +27,7 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -51,6 +51,7 @@ use crate::api::{
 };
 use crate::ask::{Answer, AskError, Backend};
 use crate::signed::{self, KEY_HEADER, SIGNATURE_HEADER, TIME_HEADER};
+use crate::wall_s;
 
 /// Most bytes of a catalog: [`api::EXITS_MAX`] exits of 4 addresses each with the longest names fit.
 const CATALOG_BYTES_MAX: usize = 8 * 1_024 * 1_024;
@@ -164,6 +165,12 @@ impl HttpBackend {
         self.correction_s.load(Ordering::Relaxed)
     }
 
+    /// As if this host's clock went wrong by so much.
+    #[cfg(all(test, feature = "server"))]
+    pub(crate) fn set_clock_for_tests(&self, ahead_s: i64) {
+        self.correction_s.store(ahead_s, Ordering::Relaxed);
+    }
+
     async fn post<Q: Serialize, A: DeserializeOwned>(
         &self,
         path: &str,
@@ -250,13 +257,6 @@ impl HttpBackend {
         }
         self.correction_s.swap(correction_s, Ordering::Relaxed) != correction_s
     }
-}
-
-/// This host's clock, in seconds since 1970 UTC.
-fn wall_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 async fn received(
