@@ -6,6 +6,7 @@ mod address;
 mod carry;
 mod choose;
 pub mod client;
+mod contracts;
 mod dial;
 mod dials;
 mod exit;
@@ -25,6 +26,7 @@ mod verdict;
 mod window;
 
 pub use client::{Client, ExitSettings};
+pub use contracts::ContractNews;
 pub use exit_id::ExitId;
 pub use output::{Loss, Notice, Output};
 pub use race::RaceCounters;
