@@ -61,6 +61,7 @@ drop_reasons! {
     DestinationLimit, "destination_limit", "Its client speaks to new destinations faster than one client may.";
     ShareFull, "share_full", "The queue for its client's share of the exit is full.";
     ShareAged, "share_aged", "It waited longer for its client's share of the exit than a packet may.";
+    Unpaid, "unpaid", "Its session is paused: no contract allows it, or too much of what was carried is unsigned.";
     DeviceFull, "device_full", "The TUN took no more packets.";
     DeviceRefused, "device_refused", "The TUN refused the packet.";
 }

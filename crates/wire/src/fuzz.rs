@@ -7,10 +7,12 @@
 //! - what it yields is within the bounds of the registry and lies inside the input;
 //! - write what was parsed: the writer fills exactly `encoded_len` bytes, never more than were read, and parsing them
 //!   gives the same value again;
+//! - a signed form is read from one sequence of bytes alone, and by one reader;
 //! - for control messages: however the stream is cut into pieces, the same messages and the same error come out.
 
 use bytes::BytesMut;
 
+use crate::contract::{FormError, SignedBinding, SignedContract, SignedReceipt};
 use crate::control::{Control, ControlDecoder, ControlError};
 use crate::frame::{Ack, Frame, FrameError, Frames, Ping};
 use crate::registry::{ACK_RANGES_MAX, CONTROL_MESSAGE_BYTES_MAX, DEP_MAX};
@@ -123,6 +125,26 @@ fn check_ack(ack: &Ack<'_>) {
                 "not the lowest ranges"
             );
         }
+    }
+}
+
+/// Takes `data` for each of the signed forms.
+///
+/// # Panics
+/// When an invariant of [`crate::contract`] does not hold.
+pub fn contracts(data: &[u8]) {
+    let same = |written: &[u8]| assert_eq!(written, data, "two encodings of one form");
+    let contract = SignedContract::decode(data).inspect(|form| {
+        same(&form.encode());
+        assert_eq!(form.terms.check(), Ok(()), "read, but never signed");
+    });
+    let receipt = SignedReceipt::decode(data).inspect(|form| same(&form.encode()));
+    let binding = SignedBinding::decode(data).inspect(|form| same(&form.encode()));
+    let read = [contract.is_ok(), receipt.is_ok(), binding.is_ok()];
+    let count = read.into_iter().filter(|read| *read).count();
+    assert!(count <= 1, "one form stands for another");
+    if let Err(FormError::WrongLength { found, .. }) = contract {
+        assert_eq!(found, data.len());
     }
 }
 

@@ -98,6 +98,14 @@ pub mod ack_flag {
     pub const DUP: u8 = 0x01;
 }
 
+/// Bits of `features` in HELLO and WELCOME.
+pub mod feature {
+    /// HELLO: the client sends CONTRACT and RECEIPT where they are asked for. WELCOME: they are asked for; the provider
+    /// carries nothing without, answers a contract that it does not honour with ERROR, and sends a client's last RECEIPT
+    /// back after its CONTRACT.
+    pub const CONTRACTS: u64 = 0x01;
+}
+
 /// Type numbers of control messages, the value of key 0.
 pub mod control {
     /// The client's first message.
@@ -272,6 +280,12 @@ error_codes! {
     ResendsExhausted = 0x26 "resends_exhausted" "a message could not be delivered, its lane ended";
     /// The provider has carried as many bytes this month as it may.
     MonthUsedUp = 0x27 "month_used_up" "the provider has carried as much as it may this month";
+    /// The provider carries for contracts alone, and there is none that allows more.
+    ContractRequired = 0x28 "contract_required" "the provider needs a contract to go on";
+    /// A CONTRACT is not honoured; the session goes on.
+    ContractRefused = 0x29 "contract_refused" "the provider does not honour the contract";
+    /// A RECEIPT that no honest client sends, or too many that say nothing new.
+    ReceiptRefused = 0x2a "receipt_refused" "a receipt was refused";
 }
 
 impl std::fmt::Display for ErrorCode {

@@ -59,6 +59,18 @@ fn control_seeds() -> Seeds {
     seeds
 }
 
+fn contracts_seeds() -> Seeds {
+    let files = [
+        include_str!("../golden/contracts.txt"),
+        include_str!("../golden/contracts-malformed.txt"),
+    ];
+    let seed = |(name, bytes, reason): common::Vector| {
+        let kind = if reason.is_empty() { "good" } else { "bad" };
+        (format!("seed-{kind}-{name}"), bytes)
+    };
+    files.into_iter().flat_map(vectors).map(seed).collect()
+}
+
 fn replay(target: &str, seeds: &Seeds, body: fn(&[u8])) {
     let folder = folder(target);
     if std::env::var_os("QUELL_WRITE_CORPUS").is_some() {
@@ -104,4 +116,9 @@ fn frames() {
 #[test]
 fn control() {
     replay("control", &control_seeds(), fuzz::control);
+}
+
+#[test]
+fn contracts() {
+    replay("contracts", &contracts_seeds(), fuzz::contracts);
 }

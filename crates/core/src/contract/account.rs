@@ -29,7 +29,7 @@
 //! Bytes are held in 64ths, so that the weights are exact. What a packet costs is a product, a comparison and two sums
 //! of its session's [`Meter`]: how much may pass before anything can change is worked out by [`Account::judge`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use quell_wire::contract::{
@@ -47,6 +47,8 @@ pub const NEXT_MAX: usize = 3;
 const OVER_MAX: usize = 4;
 /// Most ids of contracts that are used up, per client.
 const SPENT_MAX: usize = 1_024;
+/// Last receipts of contracts that are used up, kept for a client that lost its count of them.
+const CLOSED_MAX: usize = 8;
 /// In what bytes are counted here.
 const SHARE: u64 = 64;
 
@@ -246,6 +248,8 @@ pub struct Account {
     in_hand: Vec<InHand>,
     /// Contracts that give nothing more, and when they end.
     spent: BTreeMap<ContractId, u64>,
+    /// The last receipts of the last of them.
+    closed: VecDeque<[u8; RECEIPT_LEN]>,
     /// Contracts that end no later than this are refused.
     floor_s: u64,
     /// Carried under the contracts in hand, in 64ths of a byte.
@@ -262,6 +266,7 @@ impl Default for Account {
         Self {
             in_hand: Vec::new(),
             spent: BTreeMap::new(),
+            closed: VecDeque::new(),
             floor_s: 0,
             owed: 0,
             left: 0,
@@ -426,6 +431,10 @@ impl Account {
             let held = self.in_hand.remove(at);
             self.owed = self.owed.saturating_sub(held.durable.saturating_mul(SHARE));
             self.note_spent(held.id(), ends_for_good_s(&held.terms, skew_s));
+            self.closed.extend(held.receipt);
+            if self.closed.len() > CLOSED_MAX {
+                self.closed.pop_front();
+            }
         }
     }
 
@@ -506,9 +515,10 @@ impl Account {
         Pause::Over
     }
 
-    /// The last receipts of the contracts in hand: a client that lost its count finds it in them.
+    /// The last receipts of the contracts in hand and of the last few before: a client that lost its count finds it in them.
     pub fn receipts(&self) -> impl Iterator<Item = &[u8; RECEIPT_LEN]> {
-        self.in_hand.iter().filter_map(|held| held.receipt.as_ref())
+        let in_hand = self.in_hand.iter().filter_map(|held| held.receipt.as_ref());
+        self.closed.iter().chain(in_hand)
     }
 
     /// The contracts in hand, and what is signed under each in bytes.

@@ -25,6 +25,8 @@ pub mod journal;
 pub mod seal;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod two_party_tests;
 pub mod verify;
 pub mod wall;
 pub mod wallet;

@@ -166,6 +166,9 @@ impl Client {
             match self.admit(exit, packet, now) {
                 Ok(packet) => {
                     self.delivered += 1;
+                    if let Some(of) = self.exits.get_mut(exit.index()) {
+                        of.billed.on_received(packet.len());
+                    }
                     self.out.push_back(Output::Deliver(packet));
                 }
                 Err(reason) => self.received_drops.count(reason),

@@ -8,7 +8,7 @@
 //!
 //! | file | question |
 //! |---|---|
-//! | `exit`, `session`, `dial` | what is with one provider |
+//! | `exit`, `session`, `dial`, `contracts` | what is with one provider |
 //! | `dials` | which exit is dialled, and when |
 //! | `window`, `may`, `score` | which exits are kept |
 //! | `choose` | which exit a new flow takes |
@@ -30,6 +30,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::address::Inside;
 use super::choose::Chooser;
+use super::contracts::ContractNews;
 use super::exit::{Exit, ExitTerms, News};
 use super::exit_id::ExitId;
 use super::flows::FlowTable;
@@ -100,6 +101,7 @@ pub struct Client {
     pub(super) signal: Signal,
     mtu: u16,
     pub(super) out: VecDeque<Output>,
+    pub(super) contract_news: VecDeque<(ExitId, ContractNews)>,
     /// Whose turn it is to send the next datagram.
     turn: usize,
     /// An exit's fortune changed: the window is to be looked at.
@@ -184,6 +186,7 @@ impl Client {
             signal: Signal::default(),
             mtu: 0,
             out: VecDeque::new(),
+            contract_news: VecDeque::new(),
             turn: 0,
             review_wanted: true,
             tun_packets: 0,
@@ -326,9 +329,11 @@ impl Client {
         self.quiet.look(progress, now);
     }
 
-    fn take_output(&mut self, exit: ExitId) {
+    pub(super) fn take_output(&mut self, exit: ExitId) {
         if let Some(of) = self.exits.get_mut(exit.index()) {
             self.out.append(&mut of.out);
+            let news = of.take_contract_news().into_iter();
+            self.contract_news.extend(news.map(|news| (exit, news)));
         }
     }
 

@@ -23,6 +23,7 @@ use quell_wire::registry::{self, ErrorCode};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+use super::contracts::Billed;
 use super::dial::{Dial, State};
 use super::exit_id::ExitId;
 use super::output::{Loss, Notice, Output};
@@ -81,6 +82,7 @@ pub(super) struct Exit {
     /// What the provider knows this client by.
     addresses: TunnelAddresses,
     pub(super) out: VecDeque<Output>,
+    pub(super) billed: Billed,
     news: News,
     pub(super) reason: String,
     /// The provider said that it stops.
@@ -112,6 +114,7 @@ impl Exit {
             carrier: None,
             addresses: TunnelAddresses::default(),
             out: VecDeque::new(),
+            billed: Billed::default(),
             news: News::default(),
             reason: "starting".to_owned(),
             draining: false,
@@ -177,7 +180,7 @@ impl Exit {
     pub(super) fn greet(&mut self, now: Instant) {
         let hello = Control::Hello(Hello {
             version: registry::VERSION,
-            features: 0,
+            features: self.billed.features(),
             agent: self.terms.agent.clone(),
             limits: self.terms.config.path.lanes.receive.first_credit(),
         });
@@ -207,6 +210,7 @@ impl Exit {
     pub(super) fn end_path(&mut self) {
         self.held = None;
         if let Some(mut path) = self.path.take() {
+            self.billed.on_path_end(&path);
             path.close();
             let (exit, end) = (self.id, path.poll_messages_end());
             self.out
@@ -287,10 +291,7 @@ impl Exit {
                 self.on_goaway(&goaway);
                 Ok(())
             }
-            (message, _) => Err(Violation {
-                code: ErrorCode::WrongState,
-                words: format!("{} was not expected here", message.name()),
-            }),
+            (message, _) => self.handle_contract_message(message),
         }
     }
 
@@ -319,6 +320,7 @@ impl Exit {
             gateway_ipv6: welcome.gateway_ipv6,
         };
         self.sessions += 1;
+        self.billed.on_welcome(welcome.features);
         self.held = Some(Held::new(welcome.session_id));
         self.path = Some(Box::new(self.open_path(welcome, now)));
         self.progress_before = 0;
@@ -332,6 +334,7 @@ impl Exit {
         self.dial.on_welcome(now);
         (self.news.dial_ended, self.news.up) = (true, true);
         self.reason = "up".to_owned();
+        self.billed.on_up();
         self.notify(Notice::Up { failures_before });
     }
 

@@ -7,6 +7,7 @@ mod carry;
 mod catalog;
 mod choose;
 pub mod client;
+mod contracts;
 mod dial;
 mod dials;
 mod exit;
@@ -27,6 +28,7 @@ mod window;
 
 pub use catalog::{CatalogExit, SPARES};
 pub use client::{Client, ExitSettings};
+pub use contracts::ContractNews;
 pub use exit_id::ExitId;
 pub use output::{Loss, Notice, Output};
 pub use race::RaceCounters;

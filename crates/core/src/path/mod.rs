@@ -34,6 +34,7 @@
 //! told the size that fits (RFC 1191, RFC 8201), or, where IPv4 allows it, the
 //! packet is fragmented.
 
+mod billed;
 pub mod carrier;
 mod causes;
 mod counters;

@@ -87,6 +87,7 @@ impl Provider {
         if let Err(reason) = session.handle_packet(packet, now) {
             self.tun_drops.count(reason);
         }
+        self.look_if_due(id, now);
         if self.ready.back() != Some(&id) {
             self.ready.push_back(id);
         }

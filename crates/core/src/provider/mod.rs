@@ -15,7 +15,9 @@
 //!   included; so are those without one.
 
 pub mod addresses;
+mod billing;
 mod closed;
+mod contracts;
 pub mod doorman;
 mod drain;
 mod egress;
@@ -25,6 +27,7 @@ mod resume;
 mod roster;
 pub mod rules;
 mod session;
+mod session_contracts;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -50,11 +53,15 @@ use session::{Request, Session};
 
 use crate::budget::ProcessBudget;
 use crate::config::ProviderConfig;
+use crate::contract::Books;
 use crate::drops::{DropReason, Drops};
 use crate::health::Signal;
 use crate::path::{CarrierFacts, PathBooks, Violation};
 use crate::send::Backpressure;
 use crate::status::{ProviderStatus, TunnelAddresses};
+
+/// What a client is called that the provider knows by its contract alone.
+const BY_CONTRACT: &str = "by contract";
 
 /// Names a session within its provider; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,6 +102,8 @@ pub struct Provider {
     tun_packets: u64,
     tun_drops: Drops,
     early_datagrams: u64,
+    /// What sessions of unlisted keys are carried for.
+    contracts: Option<Box<Books>>,
     ended: PathBooks,
     ended_received_drops: Drops,
     ended_delivered: u64,
@@ -142,6 +151,7 @@ impl Provider {
             tun_packets: 0,
             tun_drops: Drops::default(),
             early_datagrams: 0,
+            contracts: None,
             ended: PathBooks::default(),
             ended_received_drops: Drops::default(),
             ended_delivered: 0,
@@ -179,13 +189,15 @@ impl Provider {
     /// # Errors
     /// The connection is to be closed with this.
     pub fn on_connection(&mut self, key: PublicKey, now: Instant) -> Result<SessionId, Violation> {
-        let Some(client) = self.roster.name_of(&key) else {
+        let listed = self.roster.name_of(&key).map(str::to_owned);
+        let billed = listed.is_none();
+        if billed && self.contracts.is_none() {
             return Err(self.refuse(
                 ErrorCode::UnknownClient,
                 format!("no client with the key {key} is listed here"),
             ));
-        };
-        let client = client.to_owned();
+        }
+        let client = listed.unwrap_or_else(|| BY_CONTRACT.to_owned());
         if self.is_draining() {
             let code = ErrorCode::ShuttingDown;
             return Err(self.refuse(code, code.words().to_owned()));
@@ -207,7 +219,11 @@ impl Provider {
         let draws = (shared, self.rng.random());
         let rules = Arc::clone(&self.rules);
         let guard = EgressGuard::new(rules, &self.config.egress_rules, self.pool.gateway());
-        let session = Session::new(&self.config, (key, client), self.mtu_max, draws, guard, now);
+        let mut session =
+            Session::new(&self.config, (key, client), self.mtu_max, draws, guard, now);
+        if let Some(books) = self.contracts.as_deref().filter(|_| billed) {
+            session.bill(books.config().pause_max, now);
+        }
         self.sessions.insert(id, Box::new(session));
         Ok(id)
     }
@@ -235,6 +251,8 @@ impl Provider {
             match request {
                 Request::Welcome(hello) => self.welcome(id, &hello),
                 Request::Resume(resume) => self.resume(id, &resume, now),
+                Request::Contract(form) => self.on_contract(id, &form, now),
+                Request::Receipt(form) => self.on_receipt(id, &form, now),
             }
         }
     }
@@ -251,6 +269,11 @@ impl Provider {
         let Some(key) = asking.map(|session| session.key) else {
             return;
         };
+        let features = self.features(id);
+        if features & !hello.features != 0 {
+            self.close(id, Self::contract_required());
+            return;
+        }
         let Some(host) = self.pool.assign(&key) else {
             let words = format!("all {} addresses are taken", self.pool.capacity());
             let code = ErrorCode::AddressesExhausted;
@@ -261,13 +284,14 @@ impl Provider {
         let tokens = older.and_then(|older| self.session(older).map(Session::tokens));
         let tokens = tokens.or_else(|| self.tokens.remove(&key));
         if let Some(older) = older {
+            self.settle(older);
             self.fence(older);
         }
         self.by_host.insert(host, id);
         let addresses = self.pool.addresses(host);
         let session_id = self.rng.random::<[u8; 16]>();
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.welcome(hello, addresses, session_id, self.mtu_max);
+            session.welcome(hello, features, addresses, session_id, self.mtu_max);
             session.set_tokens(tokens);
             self.sessions_total += 1;
         }
@@ -286,6 +310,7 @@ impl Provider {
         {
             self.early_datagrams += 1;
         }
+        self.look_if_due(id, now);
     }
 
     /// A packet of the world; the session it belongs to is announced by
@@ -388,6 +413,7 @@ impl Provider {
 
     fn release(&mut self, id: SessionId) {
         self.suspended.remove(&id);
+        self.settle(id);
         let Some(mut session) = self.sessions.remove(&id) else {
             return;
         };
@@ -439,6 +465,7 @@ impl Provider {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.handle_timeout(now);
         }
+        self.look_if_due(id, now);
     }
 
     /// A session that another input than its own gave something to do.

@@ -26,6 +26,7 @@ use quell_wire::control::{
 use quell_wire::key::PublicKey;
 use quell_wire::registry::{self, ErrorCode};
 
+use super::billing::Billing;
 use super::closed::{ClosedFlows, Inward, key_of};
 use super::fair::ShareStatus;
 use super::limits::{ClientLimits, DestinationTokens};
@@ -74,6 +75,8 @@ enum State {
 pub(super) enum Request {
     Welcome(Hello),
     Resume(Resume),
+    Contract(Bytes),
+    Receipt(Bytes),
 }
 
 /// One client's session.
@@ -83,7 +86,7 @@ pub(super) struct Session {
     client: String,
     state: State,
     decoder: ControlDecoder,
-    path: Path,
+    pub(super) path: Path,
     /// What names the session on the wire, and the connection of it that holds.
     wire: Option<(WireId, u64)>,
     out: VecDeque<Output>,
@@ -95,6 +98,8 @@ pub(super) struct Session {
     delivered_bytes: u64,
     closed: ClosedFlows,
     guard: EgressGuard,
+    /// Of a session that is carried under contracts.
+    pub(super) billing: Option<Box<Billing>>,
     /// As last seen, for a path that is taken over.
     carrier: Option<CarrierFacts>,
     now: Instant,
@@ -134,6 +139,7 @@ impl Session {
             delivered_bytes: 0,
             closed: ClosedFlows::new(config.closed_flows.clone(), seed),
             guard,
+            billing: None,
             carrier: None,
             now,
         }
@@ -221,6 +227,12 @@ impl Session {
                 self.close_flow(&close, &addresses)?;
                 Ok(None)
             }
+            (Control::Contract(contract), State::Up { .. }) if self.is_billed() => {
+                Ok(Some(Request::Contract(contract.bytes)))
+            }
+            (Control::Receipt(receipt), State::Up { .. }) if self.is_billed() => {
+                Ok(Some(Request::Receipt(receipt.bytes)))
+            }
             (message, _) => Err(Violation {
                 code: ErrorCode::WrongState,
                 words: format!("{} was not expected here", message.name()),
@@ -256,6 +268,7 @@ impl Session {
     pub(super) fn welcome(
         &mut self,
         hello: &Hello,
+        features: u64,
         addresses: TunnelAddresses,
         session_id: [u8; 16],
         mtu: u16,
@@ -275,7 +288,7 @@ impl Session {
             .for_each(|source| self.path.set_icmp_source(source));
         let welcome = Welcome {
             version: registry::VERSION,
-            features: 0,
+            features,
             session_id,
             ipv4: addresses.ipv4,
             ipv6: addresses.ipv6,
@@ -287,7 +300,7 @@ impl Session {
         self.say(&Control::Welcome(welcome));
     }
 
-    fn say(&mut self, message: &Control) {
+    pub(super) fn say(&mut self, message: &Control) {
         match encode(message) {
             Ok(bytes) => self.out.push_back(Output::Control(bytes)),
             Err(violation) => self.close(violation),
@@ -346,6 +359,7 @@ impl Session {
         std::mem::swap(&mut self.guard, &mut older.guard);
         std::mem::swap(&mut self.passed, &mut older.passed);
         std::mem::swap(&mut self.limits, &mut older.limits);
+        std::mem::swap(&mut self.billing, &mut older.billing);
         self.state = State::Up { addresses };
         self.wire = Some((resume.session_id, resume.epoch));
         let facts = self.carrier.take();
@@ -394,6 +408,9 @@ impl Session {
     fn drain_received(&mut self) {
         while let Some(packet) = self.path.poll_received() {
             match self.judge(&packet) {
+                Ok(Fate::Pass) if !self.pays_for(packet.len()) => {
+                    self.received_drops.count(DropReason::Unpaid);
+                }
                 Ok(Fate::Pass) => {
                     let packet = self.path.clamp_mss(packet);
                     self.passed.push_back(packet);
@@ -483,8 +500,19 @@ impl Session {
             self.out.extend(reset.map(Output::Deliver));
             return Err(DropReason::FlowClosed);
         }
+        if self
+            .billing
+            .as_ref()
+            .is_some_and(|billing| !billing.is_open())
+        {
+            return Err(DropReason::Unpaid);
+        }
         self.limits.note_inward(&packet, now);
+        let (len, laned_bytes) = (packet.len(), self.path.laned_bytes());
         self.path.handle_packet(packet, now);
+        if let Some(billing) = &mut self.billing {
+            billing.charge(len, self.path.laned_bytes().saturating_sub(laned_bytes));
+        }
         self.drain_icmp();
         Ok(())
     }
@@ -535,7 +563,15 @@ impl Session {
         }
         match self.state {
             State::Greeting { deadline } => Some((deadline, "hello timeout")),
-            State::Up { .. } | State::Suspended { .. } => self.path.poll_timeout(),
+            State::Up { .. } => {
+                let billing = self
+                    .billing
+                    .as_ref()
+                    .and_then(|billing| billing.poll_timeout());
+                let due = [self.path.poll_timeout(), billing];
+                due.into_iter().flatten().min_by_key(|(at, _)| *at)
+            }
+            State::Suspended { .. } => self.path.poll_timeout(),
             State::Asking | State::Closing => None,
         }
     }
@@ -551,7 +587,9 @@ impl Session {
                 let result = self.path.handle_timeout(now);
                 self.drain_received();
                 self.drain_icmp();
-                if let Err(violation) = result {
+                let unpaid = self.billing.as_ref().filter(|_| self.is_up());
+                let unpaid = unpaid.and_then(|billing| billing.overdue(now));
+                if let Some(violation) = result.err().or(unpaid) {
                     self.close(violation);
                 }
             }

@@ -8,6 +8,7 @@ mod admission;
 mod budget;
 mod clock;
 mod common;
+mod contracts;
 mod dialing;
 mod drain;
 mod endurance;

@@ -92,6 +92,9 @@ fn error_codes() {
         (0x25, "session_gone"),
         (0x26, "resends_exhausted"),
         (0x27, "month_used_up"),
+        (0x28, "contract_required"),
+        (0x29, "contract_refused"),
+        (0x2a, "receipt_refused"),
     ];
     assert_eq!(listed, expected);
 }

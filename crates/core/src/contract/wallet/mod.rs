@@ -20,7 +20,8 @@
 //!
 //! **A count that is lost** with the client's memory is found at the provider: it sends back the last receipt it has,
 //! which only this client can have signed, so it is believed. What was delivered and not signed at a crash is taken for
-//! one `receipt_bytes`.
+//! the most that a provider bears ([`DOUBT_STEPS`] times `receipt_bytes`), or a debt that nobody remembers would pause the
+//! session for good; what was signed too much is credit under the same contract.
 //!
 //! A party is a provider and the key that is used towards it: a session keeps its key past midnight, and its contracts
 //! with it.
@@ -46,6 +47,8 @@ use crate::config::WalletConfig;
 
 /// Most parties that contracts are wanted for: the window's exits, and a few sessions with the key of the day before.
 pub const WANTED_MAX: usize = 64;
+/// What a crash leaves in doubt, in `receipt_bytes`: a client signs each quarter of what a provider bears.
+pub const DOUBT_STEPS: u64 = 4;
 /// Most parties that are remembered.
 const PARTIES_MAX: usize = 1_024;
 
@@ -131,10 +134,11 @@ impl Wallet {
         self.wanted.extend(parties.iter().take(WANTED_MAX));
     }
 
-    /// Takes up what was stored. `clean`: it was stored by a client that ended in order; else some bytes were delivered
-    /// since the last receipt, and are signed for with the next. Forms that are none, or over, are left out.
+    /// Takes up what was stored. `clean`: it was stored by a client that ended in order; else some bytes may have
+    /// been delivered since the last receipt, and are signed for with the next. Forms that are none, or over, are left out.
     pub fn restore(&mut self, stored: &[StoredContract], clean: bool, wall_s: u64) {
-        let lost_bytes = if clean { 0 } else { self.config.receipt_bytes };
+        let most = self.config.receipt_bytes.saturating_mul(DOUBT_STEPS);
+        let doubt = if clean { 0 } else { most };
         for kept in stored {
             let Ok(contract) = SignedContract::decode(&kept.contract) else {
                 continue;
@@ -144,7 +148,7 @@ impl Wallet {
                 client_key: contract.terms.client_key,
             };
             if let Some(purse) = self.purse(party, wall_s) {
-                purse.restore(&contract, kept, lost_bytes, wall_s);
+                purse.restore(&contract, kept, doubt, wall_s);
             }
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct Held {
     terms: ContractTerms,
     form: [u8; CONTRACT_LEN],
     total: u64,
+    /// Of `total`, what was signed since the start: it stands on a count that may have been lost.
+    fresh: u64,
     receipt: Option<[u8; RECEIPT_LEN]>,
 }
 
@@ -83,6 +85,8 @@ pub(super) struct Purse {
     held: VecDeque<Held>,
     unsigned: u64,
     unsigned_since: Option<Instant>,
+    /// What may have been delivered and not signed when the client crashed; signed with the first bytes of the exit.
+    doubt: u64,
     rate: Rate,
     backoff: Backoff,
     not_before: Option<Instant>,
@@ -95,6 +99,7 @@ impl Purse {
             held: VecDeque::new(),
             unsigned: 0,
             unsigned_since: None,
+            doubt: 0,
             rate: Rate::default(),
             backoff: Backoff::new(base, max, 0.75, 1.25),
             not_before: None,
@@ -117,6 +122,7 @@ impl Purse {
             terms: contract.terms,
             form: contract.encode(),
             total: 0,
+            fresh: 0,
             receipt: None,
         });
         true
@@ -126,7 +132,7 @@ impl Purse {
         &mut self,
         contract: &SignedContract,
         kept: &StoredContract,
-        lost_bytes: u64,
+        doubt: u64,
         wall_s: u64,
     ) {
         let over = wall_s >= contract.terms.not_after_s;
@@ -137,9 +143,7 @@ impl Purse {
             held.total = kept.signed_total;
             held.receipt = kept.receipt;
         }
-        if kept.signed_total > 0 {
-            self.unsigned = self.unsigned.max(lost_bytes);
-        }
+        self.doubt = self.doubt.max(doubt);
     }
 
     /// Good contracts that have room.
@@ -243,7 +247,8 @@ impl Purse {
         if bytes == 0 {
             return;
         }
-        self.unsigned = self.unsigned.saturating_add(bytes);
+        let doubt = std::mem::take(&mut self.doubt);
+        self.unsigned = self.unsigned.saturating_add(bytes).saturating_add(doubt);
         self.unsigned_since.get_or_insert(now);
         self.rate.add(bytes, now);
     }
@@ -300,6 +305,7 @@ impl Purse {
         let held = self.held.get_mut(at)?;
         let bytes = self.unsigned.min(room);
         held.total = held.total.saturating_add(bytes);
+        held.fresh = held.fresh.saturating_add(bytes);
         let receipt = (held.terms.contract_id, held.total);
         self.unsigned -= bytes;
         if self.unsigned == 0 {
@@ -322,6 +328,10 @@ impl Purse {
         let total = receipt.terms.bytes_total;
         match self.held.iter_mut().find(of) {
             Some(held) if held.total < total => {
+                // It was signed before this start, so nothing that was signed since is in it.
+                let fresh = std::mem::take(&mut held.fresh);
+                let doubt = std::mem::take(&mut self.doubt);
+                self.unsigned = self.unsigned.saturating_add(fresh).saturating_add(doubt);
                 held.total = total;
                 held.receipt = Some(receipt.encode());
                 true
