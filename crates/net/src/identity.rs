@@ -16,6 +16,7 @@ use quell_wire::key::{PublicKey, SecretKey};
 use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
+use zeroize::Zeroize as _;
 
 use crate::error::NetError;
 
@@ -27,6 +28,9 @@ const SPKI_PREFIX: [u8; 12] = [
 const PKCS8_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
+
+/// Keeps keys towards providers apart from everything else that is derived.
+const FRESH_KEY_LABEL: &[u8] = b"quell client key v1";
 
 /// A key pair, and what is derived from it.
 #[derive(Clone)]
@@ -69,6 +73,28 @@ impl Identity {
         let mut seed = [0; 32];
         rand::fill(&mut seed).map_err(|error| NetError::Key(error.to_string()))?;
         Self::from_secret(&SecretKey::from_bytes(seed))
+    }
+
+    /// The key that this client uses towards one provider from one day on (days since 1970
+    /// UTC): neither two providers nor one on two days can tell by it that they serve the
+    /// same client. Derived, so that it is the same after a restart that kept nothing else.
+    ///
+    /// # Errors
+    /// The cryptographic library refuses the seed.
+    pub fn towards(&self, provider: &PublicKey, day: u32) -> Result<Self, NetError> {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
+        let mut sum = hmac::Context::with_key(&key);
+        sum.update(FRESH_KEY_LABEL);
+        sum.update(&provider.0);
+        sum.update(&day.to_be_bytes());
+        let mut seed = [0; 32];
+        let tag = sum.sign();
+        seed.iter_mut()
+            .zip(tag.as_ref())
+            .for_each(|(to, from)| *to = *from);
+        let secret = SecretKey::from_bytes(seed);
+        seed.zeroize();
+        Self::from_secret(&secret)
     }
 
     /// The public half.

@@ -4,14 +4,17 @@
 //! (`RLIMIT_NOFILE`) allows, which are left to everything else. The limit is the embedding program's to raise: a library
 //! does not change it. The command `quell up` does.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
+use quell_backend::ask::Backend;
+use quell_core::config::WalletConfig;
 use quell_net::backend::BackendHandle;
 use quell_net::engine::Messages;
 use quell_net::engine::client::{
     ClientEngine, ClientReport, ClientSettings, Device, DeviceState, Server,
 };
+use quell_net::engine::paying::PaySettings;
 use quell_net::identity::Identity;
 use quell_packet::Prefix;
 use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
@@ -23,6 +26,9 @@ use crate::config::{ClientFile, ProviderPeer, read_private_key};
 use crate::control;
 use crate::device;
 use crate::error::Error;
+use crate::plane;
+use crate::plane::client::ClientPlane;
+use crate::plane::kept::KeptFile;
 use crate::proxy;
 use crate::running::{Running, answers};
 
@@ -106,7 +112,29 @@ impl Client {
     /// # Errors
     /// The key, the TUN, a listener or the control socket is not to be had.
     pub fn start(file: &ClientFile) -> Result<Self, Error> {
+        let secret = read_private_key(&file.private_key_file)?;
+        let backend = match &file.backend.url {
+            Some(url) => Some(plane::over_http(url, secret, file.backend.attempt_timeout)?),
+            None => None,
+        };
+        Self::start_with(file, backend)
+    }
+
+    /// As [`Client::start`], with a control plane of one's own: exits come from its catalog
+    /// beside those of the file, and are paid with its contracts.
+    ///
+    /// # Errors
+    /// As those of [`Client::start`]; also what is kept for a start without the control
+    /// plane cannot be read or written.
+    pub fn start_with(file: &ClientFile, plane: Option<Arc<dyn Backend>>) -> Result<Self, Error> {
         let identity = Identity::from_secret(&read_private_key(&file.private_key_file)?)?;
+        let kept = match &plane {
+            Some(_) => {
+                let account = identity.public_key();
+                Some(KeptFile::open(&file.state_dir, &file.tun.name, &account)?)
+            }
+            None => None,
+        };
         let settings = ClientSettings {
             identity,
             servers: file.providers.iter().map(server).collect(),
@@ -127,13 +155,36 @@ impl Client {
         let running = Running::start("quell-client", move |tell| async move {
             let (device, near) = near.open()?;
             let (mut engine, handle, wanted) = ClientEngine::new(settings, device, seed)?;
+            let plane = plane.zip(kept).map(|(backend, (file, kept))| {
+                let pay = PaySettings {
+                    wallet: WalletConfig::default(),
+                    stored: kept.contracts.clone(),
+                    clean: kept.clean,
+                };
+                ClientPlane {
+                    backend,
+                    health: engine.backend().first(),
+                    file,
+                    kept,
+                    exits: engine.catalog(),
+                    paying: engine.pay(pay, rand::random()),
+                }
+            });
             // The starter may have gone; the engine then ends by its handle.
             let _ = give.send((engine.messages(), engine.backend()));
             let _ = tell.send(Ok(handle));
-            tokio::select! {
+            let plane = tokio::task::spawn_local(async move {
+                if let Some(plane) = plane {
+                    plane.run().await;
+                }
+            });
+            let ended = tokio::select! {
                 ended = engine.run() => Ok(ended?),
                 failed = near.follow(wanted, &ready) => failed,
-            }
+            };
+            // The engine is gone: what it left is written.
+            let _ = plane.await;
+            ended
         })?;
         let (messages, backend) = given.try_recv().map_err(|_| Error::EngineLost)?;
         let seen = applications.clone();
@@ -232,6 +283,7 @@ fn server(peer: &ProviderPeer) -> Server {
         remote,
         weight: peer.weight,
         identity: None,
+        is_paid: false,
     }
 }
 

@@ -33,6 +33,15 @@ pub enum Error {
     /// The month's count.
     #[error(transparent)]
     Month(#[from] crate::month_file::MonthFileError),
+    /// What is kept for a start without the backend.
+    #[error(transparent)]
+    State(#[from] crate::state_file::StateFileError),
+    /// A provider's receipts.
+    #[error(transparent)]
+    Receipts(#[from] crate::plane::receipts::ReceiptsError),
+    /// The control plane's address cannot be asked.
+    #[error(transparent)]
+    Backend(#[from] quell_backend::http::HttpError),
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),

@@ -4,14 +4,19 @@
 //! the last 32 that its limit (`RLIMIT_NOFILE`) allows, which are left to everything else. The limit is the embedding
 //! program's to raise: a library does not change it. The command `quell provide` does.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
+use quell_backend::ask::Backend;
+use quell_core::config::ContractsConfig;
+use quell_core::contract::{Record, Trusted};
 use quell_core::provider::Roster;
 use quell_egress::userspace::UserspaceStatus;
 use quell_net::backend::BackendHandle;
-use quell_net::engine::Messages;
-use quell_net::engine::provider::{Judge, ProviderEngine, ProviderReport, ProviderSettings};
+use quell_net::engine::provider::{
+    BillSettings, Judge, ProviderEngine, ProviderReport, ProviderSettings,
+};
+use quell_net::engine::{Handle, Messages};
 use quell_net::identity::Identity;
 use quell_wire::key::PublicKey;
 use serde::Serialize;
@@ -22,6 +27,9 @@ use crate::control::{self, Explanation, Question, Server, judging};
 use crate::egress;
 use crate::error::Error;
 use crate::month_file::MonthFile;
+use crate::plane;
+use crate::plane::provider::{ProviderPlane, TrustedFile};
+use crate::plane::receipts::Receipts;
 use crate::running::{Running, answers};
 
 /// A running provider, with its control socket.
@@ -42,7 +50,26 @@ impl Provider {
     /// The key, the way to the world, the UDP port, the control socket or the month's
     /// count is not to be had.
     pub fn start(file: &ProviderFile) -> Result<Self, Error> {
+        let secret = read_private_key(&file.private_key_file)?;
+        let backend = match &file.backend.url {
+            Some(url) => Some(plane::over_http(url, secret, file.backend.attempt_timeout)?),
+            None => None,
+        };
+        Self::start_with(file, backend)
+    }
+
+    /// As [`Provider::start`], with a control plane of one's own: keys that the file does
+    /// not list are carried for its contracts.
+    ///
+    /// # Errors
+    /// As those of [`Provider::start`]; also what is kept of receipts cannot be read or
+    /// written.
+    pub fn start_with(file: &ProviderFile, plane: Option<Arc<dyn Backend>>) -> Result<Self, Error> {
         let settings = settings(file)?;
+        let plane = match plane {
+            Some(backend) => Some(Books::open(file, backend)?),
+            None => None,
+        };
         let month = match settings.core.month_bytes_max {
             Some(_) => Some(MonthFile::open(&file.state_dir, &file.egress.tun_name)?),
             None => None,
@@ -61,10 +88,17 @@ impl Provider {
             }
             let kind = file_of_egress.egress.kind.as_str();
             info!(listen = %engine.local_addr()?, egress = kind, "provider is ready");
+            let plane = match plane {
+                Some(books) => Some(books.begin(&mut engine, handle.clone())?),
+                None => None,
+            };
             // The starter may have gone; the engine then ends by its handle.
             let given = (engine.messages(), engine.backend(), engine.judge());
             let _ = give.send((given, egress.view()));
             let _ = tell.send(Ok(handle));
+            if let Some(plane) = plane {
+                tokio::task::spawn_local(plane.run());
+            }
             let ended = engine.run().await;
             // Why it ended says more than what could not be taken away afterwards.
             let removed = egress.remove();
@@ -143,6 +177,62 @@ impl Provider {
     /// Why it had ended before.
     pub async fn stop(&self) -> Result<(), Error> {
         self.running.stop().await
+    }
+}
+
+/// What a provider that carries for contracts begins with.
+struct Books {
+    backend: Arc<dyn Backend>,
+    receipts: Receipts,
+    records: Vec<Record>,
+    keys: TrustedFile,
+    trusted: Trusted,
+    addresses: Vec<String>,
+}
+
+impl Books {
+    fn open(file: &ProviderFile, backend: Arc<dyn Backend>) -> Result<Self, Error> {
+        let (folder, name) = (&file.state_dir, file.egress.tun_name.as_str());
+        let (receipts, records) = Receipts::open(folder, name)?;
+        let (keys, known) = TrustedFile::open(folder, name)?;
+        let trusted = match known {
+            Some(keys) => Trusted::try_new(&keys)?,
+            None => Trusted::nobody(),
+        };
+        let addresses = file.backend.advertise.iter().map(ToString::to_string);
+        Ok(Self {
+            backend,
+            receipts,
+            records,
+            keys,
+            trusted,
+            addresses: addresses.collect(),
+        })
+    }
+
+    fn begin(
+        self,
+        engine: &mut ProviderEngine,
+        handle: Handle<ProviderReport>,
+    ) -> Result<ProviderPlane, Error> {
+        let bill = BillSettings {
+            contracts: ContractsConfig::default(),
+            trusted: self.trusted,
+            records: self.records,
+        };
+        let billing = engine.bill(bill, rand::random());
+        // It ends with the engine, and is not waited for: what gave credit is durable.
+        self.receipts.serve(billing.batches, billing.written)?;
+        Ok(ProviderPlane {
+            backend: self.backend,
+            health: engine.backend().first(),
+            addresses: self.addresses,
+            keys: self.keys,
+            engine: handle,
+            filings: billing.filings,
+            filed: billing.filed,
+            trusted: billing.trusted,
+        })
     }
 }
 

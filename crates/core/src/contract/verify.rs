@@ -167,6 +167,12 @@ impl Trusted {
         }
     }
 
+    /// Trusts nobody yet: every contract is refused until the backend has named its keys.
+    #[must_use]
+    pub fn nobody() -> Self {
+        Self { keys: Vec::new() }
+    }
+
     /// The keys, in the order in which they were given.
     pub fn keys(&self) -> impl Iterator<Item = &PublicKey> {
         self.keys.iter().map(|(_, key)| key)

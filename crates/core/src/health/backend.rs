@@ -100,6 +100,7 @@ pub struct Attempt {
     work: Work,
     generation: u16,
     start: Instant,
+    held: Duration,
     place: Option<Place>,
 }
 
@@ -107,6 +108,12 @@ impl Attempt {
     /// What is asked for.
     pub fn work(&self) -> Work {
         self.work
+    }
+
+    /// The backend was asked to keep its answer back for up to `held` if it has nothing new
+    /// (a long poll): it is slow only after that.
+    pub fn held_for(self, held: Duration) -> Self {
+        Self { held, ..self }
     }
 
     /// When it began.
@@ -276,6 +283,7 @@ impl BackendHealth {
             work,
             generation: self.record(work).generation,
             start: now,
+            held: Duration::ZERO,
             place,
         }
     }
@@ -297,7 +305,7 @@ impl BackendHealth {
 
     fn on_answer(&self, attempt: Attempt, hold: Option<Duration>, now: Instant) {
         let took = now.saturating_duration_since(attempt.start);
-        if took > self.config.attempt_timeout {
+        if took > self.config.attempt_timeout.saturating_add(attempt.held) {
             return self.on_failure(attempt, hold, now);
         }
         let kind = self.kind(attempt.work);

@@ -155,6 +155,7 @@ impl Client {
             mtu_max,
             signal: Signal::default(),
             budget: ProcessBudget::default(),
+            offers_contracts: false,
         };
         let mut rng = SmallRng::seed_from_u64(seed);
         let ids = (0..).map(ExitId).take(exits.len());

@@ -45,8 +45,6 @@ pub enum ContractNews {
 /// An exit's part in contracts.
 #[derive(Debug, Default)]
 pub(super) struct Billed {
-    /// This client sends contracts where they are wanted.
-    pub(super) offers: bool,
     /// The provider of the session wants them.
     wants: bool,
     news: Vec<ContractNews>,
@@ -59,13 +57,13 @@ pub(super) struct Billed {
 
 impl Billed {
     /// The features of HELLO.
-    pub(super) fn features(&self) -> u64 {
-        if self.offers { feature::CONTRACTS } else { 0 }
+    pub(super) fn features(offers: bool) -> u64 {
+        if offers { feature::CONTRACTS } else { 0 }
     }
 
     /// The features of WELCOME.
-    pub(super) fn on_welcome(&mut self, features: u64) {
-        self.wants = self.offers && features & feature::CONTRACTS != 0;
+    pub(super) fn on_welcome(&mut self, offers: bool, features: u64) {
+        self.wants = offers && features & feature::CONTRACTS != 0;
     }
 
     pub(super) fn on_up(&mut self) {
@@ -140,10 +138,22 @@ impl Client {
     /// Offers contracts to the providers that want them, in sessions to come.
     #[must_use]
     pub fn with_contracts(mut self) -> Self {
-        self.exits
-            .iter_mut()
-            .for_each(|exit| exit.billed.offers = true);
+        self.offer_contracts();
         self
+    }
+
+    /// As [`Client::with_contracts`].
+    pub fn offer_contracts(&mut self) {
+        self.terms.offers_contracts = true;
+        for exit in &mut self.exits {
+            exit.terms_mut().offers_contracts = true;
+        }
+    }
+
+    /// Whether a session with an exit is up, or waits for a connection.
+    pub fn has_session(&self, exit: ExitId) -> bool {
+        let of = self.exits.get(exit.index());
+        of.is_some_and(|of| of.path.is_some())
     }
 
     /// What an exit says about contracts.

@@ -43,6 +43,8 @@ pub(super) struct ExitTerms {
     pub(super) mtu_max: u16,
     pub(super) signal: Signal,
     pub(super) budget: ProcessBudget,
+    /// Contracts are sent to who wants them.
+    pub(super) offers_contracts: bool,
 }
 
 /// What happened to an exit that concerns the client.
@@ -180,7 +182,7 @@ impl Exit {
     pub(super) fn greet(&mut self, now: Instant) {
         let hello = Control::Hello(Hello {
             version: registry::VERSION,
-            features: self.billed.features(),
+            features: Billed::features(self.terms.offers_contracts),
             agent: self.terms.agent.clone(),
             limits: self.terms.config.path.lanes.receive.first_credit(),
         });
@@ -320,7 +322,8 @@ impl Exit {
             gateway_ipv6: welcome.gateway_ipv6,
         };
         self.sessions += 1;
-        self.billed.on_welcome(welcome.features);
+        let offers = self.terms.offers_contracts;
+        self.billed.on_welcome(offers, welcome.features);
         self.held = Some(Held::new(welcome.session_id));
         self.path = Some(Box::new(self.open_path(welcome, now)));
         self.progress_before = 0;

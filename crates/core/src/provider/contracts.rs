@@ -29,8 +29,13 @@ impl Provider {
     /// Carries keys that are not listed, under contracts.
     #[must_use]
     pub fn with_contracts(mut self, books: Books) -> Self {
-        self.contracts = Some(Box::new(books));
+        self.set_contracts(books);
         self
+    }
+
+    /// As [`Provider::with_contracts`], before it has sessions.
+    pub fn set_contracts(&mut self, books: Books) {
+        self.contracts = Some(Box::new(books));
     }
 
     /// The features that a session is told of.

@@ -159,6 +159,19 @@ impl BackendHandle {
         Self(Arc::new(Shared { backends, all }))
     }
 
+    /// The health of the first backend, which is quell's own kind where there is one.
+    pub fn first(&self) -> Arc<BackendHealth> {
+        match self.0.backends.first() {
+            Some(backend) => Arc::clone(&backend.health),
+            // There is always one, of nobody where no URL is set.
+            None => Arc::new(BackendHealth::new(
+                BackendHealthConfig::default(),
+                now(),
+                &mut SmallRng::seed_from_u64(0),
+            )),
+        }
+    }
+
     /// What the core listens to.
     pub fn signal(&self) -> Signal {
         Signal::new(Arc::clone(&self.0.all) as _)

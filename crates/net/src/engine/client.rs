@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use super::link::{Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
 use super::notes::{self, Kind, Notes};
+use super::paying::{ContractsEnded, ContractsReport, PaySettings, Paying, Payments};
 use super::sleep;
 use super::ways::{self, Caller, Connection, Dialled, Way, WayEvent};
 use super::{Handle, Request, now, sleep_until};
@@ -49,6 +50,8 @@ pub struct Server {
     /// Who we are to it, where that is another than to the rest: a key of its own for each
     /// provider keeps providers from telling that they serve the same client.
     pub identity: Option<Identity>,
+    /// It carries for contracts: the engine chooses the identity, by what is in hand.
+    pub is_paid: bool,
 }
 
 /// What a client needs to know.
@@ -114,6 +117,8 @@ pub struct ClientReport {
     pub servers: Vec<ServerReport>,
     /// The control plane.
     pub backend: BackendReport,
+    /// What exits are paid with; `None`: they are not.
+    pub contracts: Option<ContractsReport>,
     /// UDP, over all connections so far.
     pub udp: UdpReport,
     /// The TUN's side.
@@ -126,6 +131,7 @@ enum Event {
     Request(Option<Request<ClientReport>>),
     Message(Outgoing<()>),
     Catalog,
+    Contracts(ContractsEnded),
     /// The embedder takes messages again, or the device packets.
     Room,
     Timeout,
@@ -152,6 +158,7 @@ pub struct ClientEngine {
     catalog: watch::Receiver<Vec<Server>>,
     settling: Settling,
     sleep: SleepWatch,
+    payments: Option<Payments>,
 }
 
 impl ClientEngine {
@@ -201,6 +208,7 @@ impl ClientEngine {
             catalog: watch::channel(Vec::new()).1,
             settling: Settling::default(),
             sleep: SleepWatch::default(),
+            payments: None,
         };
         Ok((engine, handle, wanted))
     }
@@ -219,6 +227,16 @@ impl ClientEngine {
         let (tell, catalog) = watch::channel(Vec::new());
         self.catalog = catalog;
         tell
+    }
+
+    /// Pays for exits with contracts, those of the settings excepted. To be called before it
+    /// runs.
+    pub fn pay(&mut self, settings: PaySettings, seed: u64) -> Paying {
+        self.core.offer_contracts();
+        let own = self.settings.identity.clone();
+        let (payments, paying) = Payments::new(own, settings, seed);
+        self.payments = Some(payments);
+        paying
     }
 
     /// The control plane: what is known of it, and the way to tell more.
@@ -247,6 +265,7 @@ impl ClientEngine {
                 Event::Way(exit, WayEvent::Link(event)) => self.handle_link(exit, event),
                 Event::Message(outgoing) => self.outgoing = Some(outgoing),
                 Event::Catalog => self.take_catalog(),
+                Event::Contracts(ended) => self.on_contracts(ended),
                 Event::Room => {}
                 Event::Timeout => self.core.handle_timeout(now()),
             }
@@ -267,9 +286,25 @@ impl ClientEngine {
             request = self.requests.recv() => Event::Request(request),
             outgoing = self.mailbox.next(), if self.outgoing.is_none() => Event::Message(outgoing),
             () = told(&mut self.catalog) => Event::Catalog,
+            ended = ended(&mut self.payments) => Event::Contracts(ended),
             () = messages::room(&inbox), if self.core.has_message() => Event::Room,
             () = device.notified(), if self.outlet.is_waiting() => Event::Room,
             () = sleep_until(deadline) => Event::Timeout,
+        }
+    }
+
+    fn on_contracts(&mut self, ended: ContractsEnded) {
+        let health = self.prober.handle().first();
+        if let Some(payments) = &mut self.payments {
+            payments.on_ended(&mut self.core, ended, &health, now());
+        }
+    }
+
+    /// Looks after what is paid; whether there was anything to do with it.
+    fn pay_what_is_due(&mut self, now: Instant) {
+        let health = self.prober.handle().first();
+        if let Some(payments) = &mut self.payments {
+            payments.drain(&mut self.core, &self.settings.servers, &health, now);
         }
     }
 
@@ -286,6 +321,7 @@ impl ClientEngine {
         let mut placed = self.core.on_catalog(&listed, now());
         // Ascending, so that a new place is always the next one.
         placed.sort_unstable_by_key(|(exit, _)| *exit);
+        self.look_at_contracts();
         for (exit, index) in placed {
             let Some(server) = servers.get(index) else {
                 continue;
@@ -309,7 +345,11 @@ impl ClientEngine {
     fn deadline(&self) -> Option<Instant> {
         let core = self.core.poll_timeout().map(|(at, _)| at);
         let settle = self.settling.next_look(now());
-        [core, settle].into_iter().flatten().min()
+        let pay = self
+            .payments
+            .as_ref()
+            .and_then(|payments| payments.deadline(now()));
+        [core, settle, pay].into_iter().flatten().min()
     }
 
     fn handle_tun(&mut self, mut batch: Vec<BytesMut>) {
@@ -401,6 +441,7 @@ impl ClientEngine {
         for index in 0..self.ways.len() {
             self.tell_of(index, now);
         }
+        self.pay_what_is_due(now);
         while let Some(output) = self.core.poll_output(now) {
             self.perform(output);
         }
@@ -512,17 +553,28 @@ impl ClientEngine {
         server.map_or("", |server| &server.remote)
     }
 
+    /// An exit came or went: contracts may be wanted for others.
+    fn look_at_contracts(&mut self) {
+        if let Some(payments) = &mut self.payments {
+            payments.look_soon();
+        }
+    }
+
     fn dial(&mut self, exit: ExitId, attempt: u64) {
+        self.look_at_contracts();
         let server = self.settings.servers.get(exit.index());
         let (Some(way), Some(server)) = (self.ways.get_mut(exit.index()), server) else {
             return;
         };
         way.attempt = attempt;
+        let goes_on = self.core.has_session(exit);
+        let of_the_day = match &mut self.payments {
+            Some(payments) if server.is_paid => payments.identity(exit, server.key, goes_on),
+            Some(_) | None => None,
+        };
+        let identity = of_the_day.or_else(|| server.identity.clone());
         let caller = Caller {
-            identity: match &server.identity {
-                Some(identity) => identity.clone(),
-                None => self.settings.identity.clone(),
-            },
+            identity: identity.unwrap_or_else(|| self.settings.identity.clone()),
             transport: self.settings.transport,
             watch: self.watch.clone(),
         };
@@ -544,12 +596,19 @@ impl ClientEngine {
             client,
             servers: servers.collect(),
             backend: self.prober.handle().report(),
+            contracts: self
+                .payments
+                .as_ref()
+                .map(|payments| payments.report(now())),
             udp,
             device: self.pump.counters(),
         }
     }
 
-    async fn end(self) -> Result<(), NetError> {
+    async fn end(mut self) -> Result<(), NetError> {
+        if let Some(payments) = &mut self.payments {
+            payments.end(&mut self.core, now());
+        }
         let farewell = Violation {
             code: ErrorCode::NoError,
             words: "the client stops".to_owned(),
@@ -578,5 +637,13 @@ impl ClientEngine {
 async fn told(catalog: &mut watch::Receiver<Vec<Server>>) {
     if catalog.changed().await.is_err() {
         std::future::pending().await
+    }
+}
+
+/// How a request for contracts ended; for ever where nobody pays.
+async fn ended(payments: &mut Option<Payments>) -> ContractsEnded {
+    match payments {
+        Some(payments) => payments.next().await,
+        None => std::future::pending().await,
     }
 }

@@ -10,6 +10,7 @@ pub mod client;
 mod link;
 mod messages;
 mod notes;
+pub mod paying;
 pub mod provider;
 mod sleep;
 mod ways;

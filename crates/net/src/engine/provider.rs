@@ -17,6 +17,7 @@
 //! Whose packet is next at the device is the core's answer too; see `turns`. What was carried in a month is kept by a
 //! thread of its own; see `month`.
 
+mod billing;
 mod month;
 mod turns;
 
@@ -49,6 +50,7 @@ use tracing::{debug, info};
 use self::month::{KEEP_INTERVAL, Keeper, unix_now};
 pub use self::month::{MonthKept, MonthStore};
 use self::turns::Turns;
+pub use billing::{BillSettings, Billing, FilingEnded};
 pub use policy::Judge;
 
 use super::client::Device;
@@ -119,6 +121,8 @@ struct Shared {
     /// Whether there is a session whose lanes could be told anything.
     wanted: watch::Sender<bool>,
     notes: RefCell<Notes<News>>,
+    /// A client said something on its control stream.
+    control_heard: Notify,
 }
 
 /// The provider's engine. Runs on a current-thread runtime within a `LocalSet`.
@@ -132,6 +136,8 @@ pub struct ProviderEngine {
     requests: mpsc::Receiver<Request<ProviderReport>>,
     mailbox: Mailbox<PublicKey>,
     keeper: Option<Keeper>,
+    public_key: PublicKey,
+    bills: Option<billing::Bills>,
 }
 
 impl ProviderEngine {
@@ -176,6 +182,7 @@ impl ProviderEngine {
             ended: Notify::new(),
             wanted: watch::Sender::new(false),
             notes: RefCell::default(),
+            control_heard: Notify::new(),
         });
         let engine = Self {
             endpoint,
@@ -187,6 +194,8 @@ impl ProviderEngine {
             requests,
             mailbox,
             keeper: None,
+            public_key: settings.identity.public_key(),
+            bills: None,
         };
         Ok((engine, handle))
     }
@@ -239,6 +248,7 @@ impl ProviderEngine {
     pub async fn run(mut self) -> Result<(), NetError> {
         let _questions = self.prober.start(&self.shared.wanted.subscribe());
         let _policy = self.policy.start(&self.shared);
+        let _bills = self.start_bills();
         let room = self.shared.outlet.borrow().room();
         let mut clock_at = now();
         while !self.shared.core.borrow().is_drained(now()) {
@@ -305,6 +315,7 @@ impl ProviderEngine {
         let used = {
             let mut core = self.shared.core.borrow_mut();
             core.on_wall_clock(unix_s);
+            core.on_contract_clock(unix_s, now());
             core.month_use()
         };
         if let Some(keeper) = &mut self.keeper {
@@ -618,7 +629,10 @@ impl SessionTask {
                     core.handle_datagram(self.id, &datagram, now);
                 }
             }
-            LinkEvent::Control(bytes) => core.handle_control(self.id, &bytes, now()),
+            LinkEvent::Control(bytes) => {
+                core.handle_control(self.id, &bytes, now());
+                self.shared.control_heard.notify_one();
+            }
             LinkEvent::ControlEnded => {
                 let words = "the control stream ended".to_owned();
                 core.on_control_broken(

@@ -157,6 +157,7 @@ pub(crate) fn server(key: PublicKey, remote: SocketAddr, identity: Option<Identi
         remote: remote.to_string(),
         weight: 100,
         identity,
+        is_paid: false,
     }
 }
 

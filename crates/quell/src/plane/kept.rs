@@ -29,13 +29,13 @@ const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 
 /// What is kept.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// The catalog as it was last.
-    pub(super) catalog: Option<CatalogAnswer>,
+    pub(crate) catalog: Option<CatalogAnswer>,
     /// The contracts.
-    pub(super) contracts: Vec<StoredContract>,
+    pub(crate) contracts: Vec<StoredContract>,
     /// Whoever wrote it ended in order.
-    pub(super) clean: bool,
+    pub(crate) clean: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ struct Contract {
 
 /// The file of one enrolled key.
 #[derive(Debug)]
-pub(super) struct KeptFile {
+pub(crate) struct KeptFile {
     file: StateFile,
     account: String,
 }
@@ -68,7 +68,7 @@ impl KeptFile {
     ///
     /// # Errors
     /// The folder or the file is not to be had, or cannot be written.
-    pub(super) fn open(
+    pub(crate) fn open(
         folder: &Path,
         name: &str,
         account: &PublicKey,
@@ -109,7 +109,7 @@ impl KeptFile {
     ///
     /// # Errors
     /// The system refuses; the old content stays.
-    pub(super) fn write(&self, kept: &Kept) -> Result<(), StateFileError> {
+    pub(crate) fn write(&self, kept: &Kept) -> Result<(), StateFileError> {
         let contract = |kept: &StoredContract| Contract {
             contract: STANDARD.encode(kept.contract),
             signed_total: kept.signed_total,

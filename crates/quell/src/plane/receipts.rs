@@ -65,7 +65,7 @@ pub enum ReceiptsError {
 type Opener = Box<dyn Fn() -> Result<Database, String> + Send>;
 
 /// The file.
-pub(super) struct Receipts {
+pub(crate) struct Receipts {
     path: PathBuf,
     opener: Opener,
     database: Option<Database>,
@@ -76,7 +76,7 @@ impl Receipts {
     ///
     /// # Errors
     /// It is not to be had, in use, or none of ours.
-    pub(super) fn open(folder: &Path, name: &str) -> Result<(Self, Vec<Record>), ReceiptsError> {
+    pub(crate) fn open(folder: &Path, name: &str) -> Result<(Self, Vec<Record>), ReceiptsError> {
         state_file::make_folder(folder)?;
         let path = folder.join(format!("receipts-{name}.redb"));
         let file = path.clone();
@@ -141,7 +141,7 @@ impl Receipts {
     ///
     /// # Errors
     /// Why it may not be there; it may be written again.
-    pub(super) fn write(&mut self, batch: &Batch) -> Result<(), String> {
+    pub(crate) fn write(&mut self, batch: &Batch) -> Result<(), String> {
         let written = self.reopen().and_then(|()| self.write_as_is(batch));
         if written.is_err() {
             self.database = None;
@@ -167,7 +167,7 @@ impl Receipts {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(super) fn serve(
+    pub(crate) fn serve(
         mut self,
         mut batches: mpsc::Receiver<Batch>,
         written: mpsc::Sender<(u64, bool)>,

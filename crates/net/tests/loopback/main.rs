@@ -1,6 +1,8 @@
 //! Both engines in one process, over real QUIC on loopback, with channel devices.
 #![allow(clippy::unwrap_used)]
 
+mod contracts;
+#[path = "../ends/mod.rs"]
 mod ends;
 
 use std::net::{IpAddr, SocketAddr};
