@@ -21,8 +21,6 @@
 
 mod base;
 mod meaning;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::sync::Arc;
