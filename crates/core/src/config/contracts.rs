@@ -44,9 +44,9 @@ impl Default for ContractsConfig {
     fn default() -> Self {
         Self {
             clock_skew: Duration::from_secs(300),
-            exposure_bytes: 1 << 20,
+            exposure_bytes: 1024 * 1024,
             exposure_time: Duration::from_secs(2),
-            grace_bytes_max: 4 << 30,
+            grace_bytes_max: 4 * 1024 * 1024 * 1024,
             pause_max: Duration::from_secs(60),
             filing_interval: Duration::from_secs(10),
             contracts_max: 65_536,
@@ -116,10 +116,10 @@ impl Default for WalletConfig {
     fn default() -> Self {
         Self {
             prefetch: 0.5,
-            contract_bytes: 256 << 20,
+            contract_bytes: 256 * 1024 * 1024,
             contract_time: Duration::from_secs(120),
-            contract_bytes_max: 16 << 30,
-            receipt_bytes: 256 << 10,
+            contract_bytes_max: 16 * 1024 * 1024 * 1024,
+            receipt_bytes: 256 * 1024,
             receipt_interval: Duration::from_secs(1),
             refused_wait: Duration::from_secs(30),
             refused_wait_max: Duration::from_secs(900),
