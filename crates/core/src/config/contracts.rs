@@ -24,7 +24,7 @@ pub struct ContractsConfig {
     pub exposure_time: Duration,
     /// Bytes that all clients together may have in grace in one outage of the backend.
     ///
-    /// 4 GiB: an hour of 10 Mbit/s, which is what an outage may cost. 0: no grace. Range 0 to 2^50.
+    /// 4,096 MiB: an hour of 10 Mbit/s, which is what an outage may cost. 0: no grace. Range 0 to 2^50.
     pub grace_bytes_max: u64,
     /// How long a session may be paused before it is ended.
     ///
@@ -91,7 +91,7 @@ pub struct WalletConfig {
     pub contract_time: Duration,
     /// Bytes that a contract is asked for at most.
     ///
-    /// 16 GiB: 2 min of 1 Gbit/s. Range 1 MiB to 2^50.
+    /// 16,384 MiB: 2 min of 1 Gbit/s. Range 1 MiB to 2^50.
     pub contract_bytes_max: u64,
     /// Bytes after which a receipt is signed at once.
     ///
