@@ -24,7 +24,7 @@ pub struct ContractsConfig {
     pub exposure_time: Duration,
     /// Bytes that all clients together may have in grace in one outage of the backend.
     ///
-    /// 4 GiB: an hour of 10 Mbit/s, which is what an outage may cost. 0: no grace. Range 0 to 2^50.
+    /// 4,096 MiB: an hour of 10 Mbit/s, which is what an outage may cost. 0: no grace. Range 0 to 2^50.
     pub grace_bytes_max: u64,
     /// How long a session may be paused before it is ended.
     ///
@@ -44,9 +44,9 @@ impl Default for ContractsConfig {
     fn default() -> Self {
         Self {
             clock_skew: Duration::from_secs(300),
-            exposure_bytes: 1 << 20,
+            exposure_bytes: 1024 * 1024,
             exposure_time: Duration::from_secs(2),
-            grace_bytes_max: 4 << 30,
+            grace_bytes_max: 4 * 1024 * 1024 * 1024,
             pause_max: Duration::from_secs(60),
             filing_interval: Duration::from_secs(10),
             contracts_max: 65_536,
@@ -91,7 +91,7 @@ pub struct WalletConfig {
     pub contract_time: Duration,
     /// Bytes that a contract is asked for at most.
     ///
-    /// 16 GiB: 2 min of 1 Gbit/s. Range 1 MiB to 2^50.
+    /// 16,384 MiB: 2 min of 1 Gbit/s. Range 1 MiB to 2^50.
     pub contract_bytes_max: u64,
     /// Bytes after which a receipt is signed at once.
     ///
@@ -116,10 +116,10 @@ impl Default for WalletConfig {
     fn default() -> Self {
         Self {
             prefetch: 0.5,
-            contract_bytes: 256 << 20,
+            contract_bytes: 256 * 1024 * 1024,
             contract_time: Duration::from_secs(120),
-            contract_bytes_max: 16 << 30,
-            receipt_bytes: 256 << 10,
+            contract_bytes_max: 16 * 1024 * 1024 * 1024,
+            receipt_bytes: 256 * 1024,
             receipt_interval: Duration::from_secs(1),
             refused_wait: Duration::from_secs(30),
             refused_wait_max: Duration::from_secs(900),

@@ -92,18 +92,18 @@ impl Exit {
     /// A message about contracts; what else it is comes back.
     pub(super) fn handle_contract_message(&mut self, message: Control) -> Result<(), Violation> {
         let up = matches!(self.dial.state(), State::Up { .. }) && self.billed.wants;
-        match message {
-            Control::Receipt(receipt) if up => {
+        match (message, up) {
+            (Control::Receipt(receipt), true) => {
                 self.billed.tell(ContractNews::SentBack(receipt.bytes));
                 Ok(())
             }
-            Control::Error(ErrorMessage { code, words })
-                if up && code == ErrorCode::ContractRefused.code() =>
+            (Control::Error(ErrorMessage { code, words }), true)
+                if code == ErrorCode::ContractRefused.code() =>
             {
                 self.billed.tell(ContractNews::Refused { words });
                 Ok(())
             }
-            message => Err(Violation {
+            (message, _) => Err(Violation {
                 code: ErrorCode::WrongState,
                 words: format!("{} was not expected here", message.name()),
             }),
