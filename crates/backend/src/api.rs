@@ -10,6 +10,7 @@
 //! POST /v1/contracts      ContractsRequest -> ContractsAnswer   signed by a client
 //! POST /v1/receipts       ReceiptsRequest  -> ReceiptsAnswer    signed by a provider
 //! POST /v1/heartbeat      HeartbeatRequest -> HeartbeatAnswer   signed by a provider
+//! POST /v1/admin/invitations InviteRequest -> InviteAnswer      with the operator's token
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -223,4 +224,41 @@ pub struct HeartbeatAnswer {
     pub reason: String,
     /// After how many seconds the next is welcome.
     pub next_s: u32,
+}
+
+/// How long an invitation lasts when nothing else is said, in seconds: 7 days.
+pub const INVITATION_LASTS_S: u64 = 7 * 86_400;
+
+/// An operator wants an invitation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InviteRequest {
+    /// What it is for.
+    pub role: Role,
+    /// How many keys may enrol with it.
+    #[serde(default = "one")]
+    pub uses: u32,
+    /// How long it lasts, in seconds.
+    #[serde(default = "week")]
+    pub lasts_s: u64,
+    /// The allowance of the accounts that it makes, in bytes; none for no bound.
+    #[serde(default)]
+    pub quota_bytes: Option<u64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn week() -> u64 {
+    INVITATION_LASTS_S
+}
+
+/// The text of an invitation, which is shown this once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InviteAnswer {
+    /// What is handed to whoever is invited.
+    pub invitation: String,
+    /// Until when it can be redeemed, in seconds since 1970 UTC.
+    pub expires_s: u64,
 }

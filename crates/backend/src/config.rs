@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use quell_core::config::ConfigError;
 use quell_wire::key::PublicKey;
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 pub use self::secrets::AdminToken;
 use self::sections::{
@@ -164,6 +165,43 @@ impl ServerConfig {
                 cert_file: folder.join(tls.cert_file),
                 key_file: folder.join(tls.key_file),
             }),
+        })
+    }
+}
+
+/// Who asks a backend as its operator: where it is, and with which token. Read from the server's own file.
+#[derive(Debug)]
+pub struct OperatorAccess {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Whether it speaks TLS itself.
+    pub is_tls: bool,
+    /// The token's text.
+    pub token: Zeroizing<String>,
+}
+
+impl OperatorAccess {
+    /// Reads the file at `path` and the token that it names; the signing key and the store are not looked at.
+    ///
+    /// # Errors
+    /// The first mistake; a file without `admin_token_file` has no admin API.
+    pub fn load(path: &Path) -> Result<Self, ServerError> {
+        let text = secrets::read_text(path, FILE_BYTES_MAX)?;
+        let refuse = |words: String| ServerError::File {
+            path: path.to_owned(),
+            words,
+        };
+        let file: File = toml::from_str(&text).map_err(|error| refuse(said(&error, &text)))?;
+        let Some(token) = &file.admin_token_file else {
+            return Err(refuse(
+                "it has no admin_token_file, so there is no admin API".to_owned(),
+            ));
+        };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Ok(Self {
+            listen: file.listen,
+            is_tls: file.tls.is_some(),
+            token: secrets::read_token_text(&folder.join(token))?,
         })
     }
 }

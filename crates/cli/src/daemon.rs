@@ -81,6 +81,15 @@ where
     done.map_err(|error| Failure::Failed(error.into()))
 }
 
+/// Resolves at the first signal that says stop. To be called within a runtime.
+///
+/// # Errors
+/// The system takes no handler.
+pub(crate) fn told_to_stop() -> io::Result<impl Future<Output = ()> + Send> {
+    let mut signals = Signals::new()?;
+    Ok(async move { signals.next().await })
+}
+
 /// The signals that say stop.
 struct Signals {
     interrupt: Signal,

@@ -29,7 +29,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use verbs::{check, demo, drill, enrol, keygen, provide, pubkey, sim, status, up, why};
+use verbs::{
+    backend, check, demo, drill, enrol, invite, keygen, provide, pubkey, sim, status, up, why,
+};
 
 /// What a run may read and write.
 pub struct Streams<'a> {
@@ -98,6 +100,8 @@ enum Verb {
     Drill(drill::Drill),
     Status(status::Status),
     Why(why::Why),
+    Backend(backend::Backend),
+    Invite(invite::Invite),
     Enrol(enrol::Enrol),
     Sim(sim::Sim),
 }
@@ -114,6 +118,8 @@ impl Verb {
             Self::Drill(verb) => verb.run(streams),
             Self::Status(verb) => verb.run(streams),
             Self::Why(verb) => verb.run(streams),
+            Self::Backend(verb) => verb.run(streams),
+            Self::Invite(verb) => verb.run(streams),
             Self::Enrol(verb) => verb.run(streams),
             Self::Sim(verb) => verb.run(streams),
         }

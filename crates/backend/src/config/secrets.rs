@@ -67,6 +67,10 @@ pub(super) fn read_key(path: &Path) -> Result<SecretKey, ServerError> {
 }
 
 pub(super) fn read_token(path: &Path) -> Result<AdminToken, ServerError> {
+    Ok(AdminToken::new(&read_token_text(path)?))
+}
+
+pub(super) fn read_token_text(path: &Path) -> Result<Zeroizing<String>, ServerError> {
     let bytes = read(path, SECRET_BYTES_MAX, true)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| refuse(path, "not UTF-8 text"))?;
     let token = text.trim_ascii();
@@ -77,7 +81,7 @@ pub(super) fn read_token(path: &Path) -> Result<AdminToken, ServerError> {
         );
         return Err(refuse(path, words));
     }
-    Ok(AdminToken::new(token))
+    Ok(Zeroizing::new(token.to_owned()))
 }
 
 fn read(path: &Path, bytes_max: u64, is_secret: bool) -> Result<Zeroizing<Vec<u8>>, ServerError> {

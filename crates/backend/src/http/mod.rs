@@ -21,6 +21,7 @@
 
 mod base;
 mod meaning;
+mod operator;
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::base::{BaseUrl, BaseUrlError};
 use self::meaning::{Meaning, meaning};
+pub use self::operator::Operator;
 use crate::api::{
     self, CatalogAnswer, ContractsAnswer, ContractsRequest, EnrolAnswer, EnrolRequest,
     HeartbeatAnswer, HeartbeatRequest, ReceiptsAnswer, ReceiptsRequest, RefusalCode,
@@ -76,7 +78,7 @@ pub enum HttpError {
 
 /// A control plane that is reached over HTTP, in the name of one key.
 pub struct HttpBackend {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Connections,
     base: BaseUrl,
     secret: SecretKey,
     timeout: Duration,
@@ -101,22 +103,8 @@ impl HttpBackend {
     /// # Errors
     /// They cannot be read, or there are none.
     pub fn new(base: BaseUrl, secret: SecretKey, timeout: Duration) -> Result<Self, HttpError> {
-        let unusable = |why: &dyn fmt::Display| HttpError::Trust(why.to_string());
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(&error))?;
-        let config = match base.is_https() {
-            true => config
-                .with_native_roots()
-                .map_err(|error| unusable(&error))?,
-            false => config.with_root_certificates(RootCertStore::empty()),
-        };
-        Ok(Self::with_tls(
-            base,
-            secret,
-            timeout,
-            config.with_no_client_auth(),
-        ))
+        let config = system_trust(&base)?;
+        Ok(Self::with_tls(base, secret, timeout, config))
     }
 
     /// As [`HttpBackend::new`], with the TLS settings of the embedder: its own authorities, or a client certificate.
@@ -127,23 +115,8 @@ impl HttpBackend {
         timeout: Duration,
         config: ClientConfig,
     ) -> Self {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(config)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(http);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(1)
-            .http1_max_buf_size(HEAD_BYTES_MAX)
-            .http1_max_headers(HEADERS_MAX)
-            .build(connector);
         Self {
-            client,
+            client: connections(config),
             base,
             secret,
             timeout,
@@ -255,6 +228,41 @@ impl HttpBackend {
         }
         self.correction_s.swap(correction_s, Ordering::Relaxed) != correction_s
     }
+}
+
+/// TLS that trusts the system's authorities, which are read only when TLS is wanted.
+fn system_trust(base: &BaseUrl) -> Result<ClientConfig, HttpError> {
+    let unusable = |why: &dyn fmt::Display| HttpError::Trust(why.to_string());
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&error))?;
+    let config = match base.is_https() {
+        true => config
+            .with_native_roots()
+            .map_err(|error| unusable(&error))?,
+        false => config.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
+}
+
+type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+fn connections(config: ClientConfig) -> Connections {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(http);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(1)
+        .http1_max_buf_size(HEAD_BYTES_MAX)
+        .http1_max_headers(HEADERS_MAX)
+        .build(connector)
 }
 
 async fn received(

@@ -18,6 +18,7 @@ use super::answer::{Denied, json};
 use super::counters::Counted;
 use super::gate::{operator, read};
 use super::routes::counted;
+pub(super) use crate::api::{InviteAnswer, InviteRequest};
 use crate::api::{RefusalCode, Role};
 use crate::catalog::{CatalogCounters, HostReport};
 use crate::service::InvitationText;
@@ -27,38 +28,8 @@ use crate::wall_s;
 
 /// Most bytes of an operator's question.
 const BYTES_MAX: usize = 8 * 1_024;
-/// How long an invitation lasts when nothing else is said: 7 days.
-const LASTS_S: u64 = 7 * 86_400;
 
 type Answer = Result<Response, Denied>;
-
-/// An invitation is wanted.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct InviteRequest {
-    pub(super) role: Role,
-    #[serde(default = "one")]
-    pub(super) uses: u32,
-    #[serde(default = "week")]
-    pub(super) lasts_s: u64,
-    #[serde(default)]
-    pub(super) quota_bytes: Option<u64>,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn week() -> u64 {
-    LASTS_S
-}
-
-/// The text of an invitation, which is shown this once.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct InviteAnswer {
-    pub(super) invitation: String,
-    pub(super) expires_s: u64,
-}
 
 /// Accounts, in the order of their keys.
 #[derive(Debug, Serialize)]

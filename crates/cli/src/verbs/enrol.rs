@@ -27,6 +27,8 @@ use quell::config::read_private_key;
 use quell_wire::key::SecretKey;
 
 use super::keygen;
+use super::provide::Provide;
+use super::up::Up;
 use crate::{Failure, Streams};
 
 /// How long the backend may take.
@@ -58,6 +60,12 @@ pub(crate) struct Enrol {
     /// A provider: where clients reach it, HOST:PORT; may be repeated
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Vec<String>,
+    /// A provider: let clients reach a network that is denied to them otherwise, such as 192.168.1.0/24; may be repeated
+    #[arg(long, value_name = "PREFIX")]
+    allow: Vec<String>,
+    /// Start it at once, as `up` or `provide` would
+    #[arg(long)]
+    start: bool,
 }
 
 impl Enrol {
@@ -76,8 +84,14 @@ impl Enrol {
         if kept {
             writeln!(streams.err, "{shown} was there, and stays as it is")?;
         }
-        writeln!(streams.out, "start it with: quell {verb} {shown}")?;
-        Ok(())
+        match (self.start, answer.role) {
+            (false, _) => {
+                writeln!(streams.out, "start it with: quell {verb} {shown}")?;
+                Ok(())
+            }
+            (true, Role::Client) => Up::of(path).run(streams),
+            (true, Role::Provider) => Provide::of(path).run(streams),
+        }
     }
 
     fn own_key(&self) -> Result<SecretKey, Failure> {
@@ -137,6 +151,9 @@ impl Enrol {
                     "\n[backend]\nurl = {url:?}\nadvertise = {:?}",
                     self.advertise
                 );
+                if !self.allow.is_empty() {
+                    let _ = writeln!(text, "\n[egress]\nallow = {:?}", self.allow);
+                }
             }
         }
         text

@@ -1,10 +1,12 @@
 //! One file a verb.
 
 pub(crate) mod arguments;
+pub(crate) mod backend;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod drill;
 pub(crate) mod enrol;
+pub(crate) mod invite;
 pub(crate) mod keygen;
 pub(crate) mod provide;
 pub(crate) mod pubkey;

@@ -18,6 +18,11 @@ pub(crate) struct Provide {
 }
 
 impl Provide {
+    /// Of this file, as it is.
+    pub(super) fn of(file: PathBuf) -> Self {
+        Self { file }
+    }
+
     pub(crate) fn run(self, _streams: &mut Streams<'_>) -> Result<(), Failure> {
         let file = match config::load(&self.file).map_err(Failure::usage)? {
             Config::Provider(file) => file,

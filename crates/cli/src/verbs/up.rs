@@ -26,6 +26,15 @@ pub(crate) struct Up {
 }
 
 impl Up {
+    /// Of this file, as it is.
+    pub(super) fn of(file: PathBuf) -> Self {
+        Self {
+            file,
+            socks5: None,
+            http: None,
+        }
+    }
+
     pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
         let mut file = match config::load(&self.file).map_err(Failure::usage)? {
             Config::Client(file) => file,
