@@ -12,7 +12,8 @@ pub use quell_core::arithmetic::*;
 use crate::config::{BackendSection, ClientFile, ProviderFile};
 
 fn backend(section: &BackendSection) -> Option<BackendQuestion> {
-    let urls = section.urls.len();
+    // With a control plane of our own kind, catalog and contracts are asked of it too; each has the health of the first.
+    let urls = section.settings().urls.len();
     (urls > 0).then(|| BackendQuestion {
         urls,
         health: section.settings().health,
@@ -24,7 +25,11 @@ fn backend(section: &BackendSection) -> Option<BackendQuestion> {
 pub fn of_client_file(file: &ClientFile, rtt: Duration) -> ClientFigures {
     let question = ClientQuestion {
         config: file.core(),
-        exits: file.providers.len(),
+        exits: match file.backend.url {
+            // As many as the window takes: the catalog has more.
+            Some(_) => file.providers.len().max(file.window.window_max),
+            None => file.providers.len(),
+        },
         backend: backend(&file.backend),
         mtu_bytes: file.transport.mtu_upper,
         rtt,
@@ -42,7 +47,11 @@ pub fn of_provider_file(
 ) -> Result<ProviderFigures, ConfigError> {
     let question = ProviderQuestion {
         config: file.core(),
-        clients: file.clients.len(),
+        clients: match file.backend.url {
+            // Whoever has a contract.
+            Some(_) => file.limits.sessions_max,
+            None => file.clients.len(),
+        },
         addresses: file.addresses.pool()?.capacity(),
         backend: backend(&file.backend),
         rtt,

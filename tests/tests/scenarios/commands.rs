@@ -1,7 +1,9 @@
 //! The commands that the README shows, run as it shows them; those of the demo are in `demo`.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use quell_backend::config::ServerConfig;
 use quell_cli::stage::Program;
 
 use crate::fixture::{Outcome, ROLE, folder, trials};
@@ -9,6 +11,7 @@ use crate::fixture::{Outcome, ROLE, folder, trials};
 trials![
     keys_are_made_as_the_readme_shows,
     the_example_files_are_good,
+    the_example_of_a_backend_says_the_defaults,
 ];
 
 /// The program under test.
@@ -54,5 +57,49 @@ fn the_example_files_are_good() -> Outcome {
         let figures: serde_json::Value = serde_json::from_slice(&figures.stdout)?;
         assert_eq!(figures["figures"]["rtt_ms"], 200, "{figures}");
     }
+    Ok(())
+}
+
+/// What stands in the example as a default is the default: the file with those lines taken out means the same.
+fn the_example_of_a_backend_says_the_defaults() -> Outcome {
+    let folder = folder()?;
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/backend.toml");
+    let file = folder.path().join("backend.toml");
+    std::fs::copy(example, &file)?;
+    let key = folder.path().join("signing.key");
+    assert!(
+        quell()?
+            .arg("keygen")
+            .arg("--out")
+            .arg(&key)
+            .output()?
+            .status
+            .success()
+    );
+    let token = folder.path().join("admin.token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef")?;
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600))?;
+    let checked = quell()?.arg("check").arg(&file).output()?;
+    let (out, err) = (
+        String::from_utf8_lossy(&checked.stdout),
+        String::from_utf8_lossy(&checked.stderr),
+    );
+    assert!(checked.status.success(), "{out}{err}");
+    assert!(out.contains("is good: a backend"), "{out}");
+    let example = ServerConfig::load(&file)?;
+    let needed = "listen = \"127.0.0.1:6620\"\nstore = { redb = \"backend.redb\" }\n\
+                  signing_key_file = \"signing.key\"\nadmin_token_file = \"admin.token\"\n";
+    std::fs::write(&file, needed)?;
+    let default = ServerConfig::load(&file)?;
+    let told = |config: &ServerConfig| {
+        let parts = (
+            &config.service,
+            &config.catalog,
+            &config.probe,
+            &config.limits,
+        );
+        format!("{parts:#?}")
+    };
+    assert_eq!(told(&example), told(&default));
     Ok(())
 }

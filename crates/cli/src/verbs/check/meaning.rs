@@ -7,6 +7,7 @@ use std::fmt::Display;
 use quell::config::{
     BackendSection, ClientFile, EgressKind, LanesConfig, ProviderFile, Rule, read_private_key,
 };
+use quell_backend::config::{ServerConfig, StoreConfig};
 use quell_net::identity::Identity;
 use quell_net::transport::TransportSettings;
 
@@ -92,6 +93,7 @@ pub(super) fn provider(file: &ProviderFile) -> Result<Table, Failure> {
     private_key(&mut table, &file.private_key_file)?;
     table.row("listen", format!("{} (UDP)", file.listen));
     match file.clients.len() {
+        0 if file.backend.url.is_some() => table.row("clients", "whoever has a contract"),
         0 => table.row("clients", "none: nobody may connect yet"),
         count => table.row("clients", count),
     }
@@ -185,8 +187,39 @@ fn lanes(table: &mut Table, lanes: &LanesConfig) {
     );
 }
 
+/// What a control plane's file means.
+pub(super) fn backend_file(config: &ServerConfig) -> Table {
+    let mut table = Table::default();
+    table.row("listen", config.listen);
+    match &config.store {
+        StoreConfig::Redb(path) => table.row("books", path.display()),
+        StoreConfig::Postgres(_) => table.row("books", "in PostgreSQL"),
+    }
+    let trusted: Vec<_> = config.keys.trusted_texts();
+    table.row("signs as", trusted.first().map_or("", String::as_str));
+    if let Some(other) = trusted.get(1) {
+        table.row("and trusts", other);
+    }
+    let admin = match config.admin_token {
+        Some(_) => "for who has the token",
+        None => "none: nobody can be invited",
+    };
+    table.row("admin API", admin);
+    let tls = if config.tls.is_some() {
+        "its own"
+    } else {
+        "none: for the loopback, or behind a proxy"
+    };
+    table.row("TLS", tls);
+    table
+}
+
 fn backend(table: &mut Table, backend: &BackendSection) {
+    if let Some(url) = &backend.url {
+        table.row("control plane", url);
+    }
     match backend.urls.as_slice() {
+        [] if backend.url.is_some() => {}
         [] => table.row("backend", "none: nobody is asked"),
         urls => table.row(
             "backend",

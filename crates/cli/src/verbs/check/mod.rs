@@ -13,12 +13,13 @@
 mod figures;
 mod meaning;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use quell::arithmetic::{self, ClientFigures, ProviderFigures, Warning};
 use quell::config::{self, Config};
+use quell_backend::config::ServerConfig;
 use serde_json::json;
 
 use crate::verbs::arguments::duration;
@@ -31,7 +32,7 @@ const RTT_MAX: Duration = Duration::from_secs(10);
 /// Check a configuration file, print what it means and what an outage costs with it
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The file, of a client or of a provider
+    /// The file, of a client, a provider or a backend
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The round trip that figures are made for, 1ms to 10s
@@ -80,6 +81,9 @@ impl Figures {
 
 impl Check {
     pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
+        if is_backend(&self.file) {
+            return self.run_backend(streams);
+        }
         let config = config::load(&self.file).map_err(Failure::usage)?;
         // Before anything is shown: keys are read for it.
         let meaning = match &config {
@@ -117,4 +121,34 @@ impl Check {
         }
         Ok(())
     }
+
+    /// The file of a control plane: it is good or not, an outage costs it nothing.
+    fn run_backend(&self, streams: &mut Streams<'_>) -> Result<(), Failure> {
+        let config = ServerConfig::load(&self.file).map_err(Failure::usage)?;
+        let file = self.file.display();
+        if self.json {
+            let object = json!({"file": file.to_string(), "role": "backend"});
+            writeln!(streams.out, "{object}")?;
+            return Ok(());
+        }
+        writeln!(
+            streams.out,
+            "{file} is good: a backend\n\n{}",
+            meaning::backend_file(&config)
+        )?;
+        Ok(())
+    }
+}
+
+/// Whether a file says where a backend's books are kept, as no other does.
+fn is_backend(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut lines = text.lines().map(str::trim_start);
+    lines.any(|line| {
+        line.starts_with("store")
+            && line
+                .trim_start_matches("store")
+                .trim_start()
+                .starts_with('=')
+    }) || text.lines().any(|line| line.trim() == "[store]")
 }
