@@ -281,24 +281,31 @@ impl Payments {
 
     fn sign(&mut self, core: &mut Client, wall_s: u64, now: Instant) {
         while let Some((party, terms)) = self.wallet.poll_receipt(wall_s, now) {
-            let payer = self.parties().find(|(_, payer)| payer.party == party);
-            let Some((exit, payer)) = payer else {
-                // The place is another provider's by now; the receipt waits for its return.
-                let age = (0..=KEY_DAYS).find_map(|age| {
-                    let day = day_of(wall_s).checked_sub(age)?;
-                    let payer = self.payer_of(party.provider_key, day)?;
-                    (payer.party == party).then_some(payer)
-                });
-                if let Some(payer) = age {
-                    let receipt = seal::sign_receipt(payer.identity.secret_key(), terms);
-                    self.wallet.on_signed(&party, &receipt);
-                }
+            let Some(payer) = self.payer_to(&party, wall_s) else {
+                // Its key is older than any that is remembered: nobody takes such a receipt.
                 continue;
             };
             let receipt = seal::sign_receipt(payer.identity.secret_key(), terms);
             self.wallet.on_signed(&party, &receipt);
-            core.send_receipt(exit, &receipt.encode(), now);
+            // Where its place is another provider's by now, it waits for its return.
+            let exit = self.parties().find(|(_, payer)| payer.party == party);
+            if let Some((exit, _)) = exit {
+                core.send_receipt(exit, &receipt.encode(), now);
+            }
         }
+    }
+
+    /// Who the client is to a party, whether it has a place at the moment or not.
+    fn payer_to(&self, party: &Party, wall_s: u64) -> Option<Payer> {
+        let placed = self.parties().find(|(_, payer)| payer.party == *party);
+        if let Some((_, payer)) = placed {
+            return Some(payer.clone());
+        }
+        (0..=KEY_DAYS).find_map(|age| {
+            let day = day_of(wall_s).checked_sub(age)?;
+            let payer = self.payer_of(party.provider_key, day)?;
+            (payer.party == *party).then_some(payer)
+        })
     }
 
     /// Looks which exits contracts are wanted for, and which could be used at once.
@@ -357,15 +364,7 @@ impl Payments {
     /// The client's word that a fresh key is its own.
     fn binding(&self, want: &Want, wall_s: u64) -> Option<SignedBinding> {
         let party = want.party;
-        let known = self.parties().find(|(_, payer)| payer.party == party);
-        let day = match known {
-            Some((_, payer)) => payer.day,
-            None => (0..=KEY_DAYS).find_map(|age| {
-                let day = day_of(wall_s).checked_sub(age)?;
-                let payer = self.payer_of(party.provider_key, day)?;
-                (payer.party == party).then_some(day)
-            })?,
-        };
+        let day = self.payer_to(&party, wall_s)?.day;
         let terms = BindingTerms {
             account_key: self.own.public_key(),
             client_key: party.client_key,
@@ -416,6 +415,10 @@ impl Payments {
     pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.look_due {
             return Some(now);
+        }
+        if self.wanted.is_closed() {
+            // Nobody asks any more: what is due will not become less so.
+            return None;
         }
         self.wallet.poll_timeout(wall_s(), now).map(|(at, _)| at)
     }
