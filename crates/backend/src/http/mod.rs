@@ -364,3 +364,6 @@ impl Backend for HttpBackend {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
