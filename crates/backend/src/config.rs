@@ -12,7 +12,7 @@
 //!
 //! Durations are text (`"30s"`), sizes text with a unit (`"4GiB"`) or a number of bytes.
 
-mod secrets;
+pub(crate) mod secrets;
 mod sections;
 
 use std::net::SocketAddr;

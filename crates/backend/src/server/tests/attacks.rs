@@ -56,7 +56,7 @@ async fn a_head_that_comes_a_byte_at_a_time_ends_and_others_are_served_meanwhile
                 let sent = stream.write_all(std::slice::from_ref(byte)).await;
                 let mut answer = [0];
                 let read = tokio::time::timeout(S / 10, stream.read(&mut answer)).await;
-                if sent.is_err() || read.is_ok() {
+                if sent.is_err() || read.is_ok() || begun.elapsed() > 5 * S {
                     break;
                 }
             }

@@ -1,5 +1,7 @@
 //! A server over TLS, and who is let through it. The certificate is that of `quell-net`'s tests, for `localhost`.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::CertificateDer;
@@ -25,7 +27,13 @@ fn files(folder: &TempDir) -> TlsFiles {
     };
     std::fs::write(&files.cert_file, pem("CERTIFICATE", CERTIFICATE)).unwrap();
     std::fs::write(&files.key_file, pem("PRIVATE KEY", KEY)).unwrap();
+    set_mode(&files, 0o600);
     files
+}
+
+fn set_mode(files: &TlsFiles, mode: u32) {
+    let permissions = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(&files.key_file, permissions).unwrap();
 }
 
 fn trusting() -> ClientConfig {
@@ -128,5 +136,9 @@ async fn files_that_are_none_are_refused_before_anybody_is_let_in() {
         key_file: good.cert_file.clone(),
     };
     assert!(start(swapped).await.is_some());
+    // A key that others may read is none any longer.
+    set_mode(&good, 0o640);
+    assert!(start(good.clone()).await.unwrap().contains("0640"));
+    set_mode(&good, 0o600);
     assert_eq!(start(good).await, None);
 }
