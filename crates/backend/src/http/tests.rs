@@ -54,7 +54,10 @@ fn field<'t>(head: &'t str, name: &str) -> Option<&'t str> {
 
 fn answer(status: &str, fields: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("HTTP/1.1 {status}\r\n{fields}content-length: {length}\r\n\r\n{body}").into_bytes()
+    format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\n{fields}content-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
 }
 
 fn date(seconds_ahead: i64) -> String {
