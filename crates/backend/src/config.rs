@@ -12,7 +12,7 @@
 //!
 //! Durations are text (`"30s"`), sizes text with a unit (`"4GiB"`) or a number of bytes.
 
-mod secrets;
+pub(crate) mod secrets;
 mod sections;
 
 use std::net::SocketAddr;
@@ -142,8 +142,7 @@ impl ServerConfig {
         let secret = secrets::read_key(&folder.join(&file.signing_key_file))?;
         let other = one_more(&file.trusted).map_err(setting)?;
         let retired = keys("retired", &file.retired).map_err(setting)?;
-        let keys = SigningKeys::try_new(secret, other, retired)
-            .map_err(|error| setting(ConfigError::new(error.field, "keys", error.words)))?;
+        let keys = SigningKeys::try_new(secret, other, retired).map_err(setting)?;
         let token = file.admin_token_file.as_deref();
         let admin_token = token
             .map(|token| secrets::read_token(&folder.join(token)))

@@ -28,7 +28,9 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use self::config::{ConfigError, ServiceConfig, SigningKeys};
+use quell_core::config::ConfigError;
+
+pub use self::config::{ServiceConfig, SigningKeys};
 pub use self::invitation::InvitationText;
 pub use self::refuse::ServiceError;
 use crate::store::Store;
@@ -47,17 +49,16 @@ impl Service {
     /// Rules over a store.
     ///
     /// # Errors
-    /// The first field of the configuration that is out of its range.
+    /// The first setting outside its range.
     pub fn try_new(
         store: Arc<dyn Store>,
         keys: SigningKeys,
         config: ServiceConfig,
     ) -> Result<Self, ConfigError> {
-        config.check()?;
         Ok(Self {
             store,
             keys,
-            config,
+            config: config.try_new()?,
         })
     }
 

@@ -13,7 +13,9 @@
 //!
 //! A request is good for [`SKEW_S`] either way and carries no nonce. Each operation of `/v1` may be repeated without
 //! effect (the store's transactions are made so), hence whoever replays a request that was overheard changes nothing,
-//! and its answer holds nothing that its first reader did not have. A nonce would cost a server a memory that replicas
+//! and its answer holds nothing that its first reader did not have. The one that is not so, a heartbeat, which says where
+//! a provider is, is refused once a later one was heard: by a server that heard it, which is all that a replay meets
+//! within [`SKEW_S`] unless servers are several or have just started. A nonce would cost a server a memory that replicas
 //! must share.
 //!
 //! [`Claim::read`] needs the headers alone and costs no arithmetic of curves, so that a server may refuse before it
@@ -112,6 +114,12 @@ impl Claim {
             time_s,
             signature,
         })
+    }
+
+    /// When it was signed, in seconds since 1970 UTC; proven with the rest by [`Claim::verify`].
+    #[must_use]
+    pub fn time_s(&self) -> u64 {
+        self.time_s
     }
 
     /// The key, once the signature over this request holds.

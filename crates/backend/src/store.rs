@@ -27,6 +27,10 @@ use quell_wire::key::PublicKey;
 
 use crate::api::Role;
 
+/// How far the time of a heartbeat may lie ahead of the next one's, in seconds. Replicas' clocks differ by less; a time
+/// that lies further ahead was written by a clock that was wrong, and is to hold up no later word of its provider.
+pub const HEARTBEAT_AHEAD_MAX_S: u64 = 600;
+
 /// Why a store gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -99,6 +103,12 @@ impl Invitation {
             heartbeat_s: 0,
         }
     }
+}
+
+/// Whether a heartbeat of `now_s` comes after the one that is known.
+#[cfg(feature = "server")]
+pub(crate) fn is_later(known_s: u64, now_s: u64) -> bool {
+    now_s >= known_s || known_s - now_s > HEARTBEAT_AHEAD_MAX_S
 }
 
 /// How a redemption ended.
@@ -187,8 +197,9 @@ pub trait Store: Send + Sync + 'static {
     /// Changes an allowance. False when there is no such account.
     fn set_quota(&self, key: PublicKey, quota_bytes: Option<u64>) -> Answer<'_, bool>;
 
-    /// Writes that a provider lives, and where. Times never go back, and one that comes late changes nothing; a client
-    /// has neither. False when there is no such account.
+    /// Writes that a provider lives, and where. Times never go back, and one that comes late changes nothing, unless the
+    /// time that is known lies more than [`HEARTBEAT_AHEAD_MAX_S`] ahead; a client has neither. False when there is no
+    /// such account.
     fn heartbeat(&self, key: PublicKey, addresses: Vec<String>, now_s: u64) -> Answer<'_, bool>;
 
     /// Keeps contracts of an account, each if the allowance has room for it: what is settled, what unsettled contracts
@@ -211,7 +222,7 @@ pub trait Store: Send + Sync + 'static {
     /// Whether the account has a contract of which anything was settled, which is what grace is given on.
     fn has_settled(&self, account: PublicKey) -> Answer<'_, bool>;
 
-    /// Forgets contracts and their receipts that ended before `ended_before_s`, at most `max` of them; the sums of the
-    /// accounts stay. How many went.
+    /// Forgets contracts and their receipts that ended before `ended_before_s`, and then invitations that expired before
+    /// it, at most `max` in all; accounts and their sums stay. How many went.
     fn forget(&self, ended_before_s: u64, max: usize) -> Answer<'_, usize>;
 }

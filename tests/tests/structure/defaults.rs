@@ -249,6 +249,10 @@ fn in_code(value: &str) -> Option<f64> {
             return Some(in_code(inner)? * seconds);
         }
     }
+    if let Some((number, bits)) = value.split_once(" << ") {
+        let factor = 2_f64.powi(bits.parse().ok()?);
+        return Some(in_code(number)? * factor);
+    }
     value
         .split('*')
         .map(|factor| factor.trim().replace('_', "").parse::<f64>().ok())
@@ -279,6 +283,7 @@ fn in_words(text: &str) -> Option<f64> {
         "h" => 3_600.0,
         "KiB" => 1_024.0,
         "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
         _ => 1.0,
     };
     Some(number * factor)

@@ -1,6 +1,6 @@
 //! The workspace as cargo sees it: crate directions, libraries in their places, lints, one table of dependencies.
 //!
-//! Dependencies point one way (DESIGN §1): `wire, packet ← core ← {sim, net} ← quell ← cli`, `packet ← {tun, stack}`,
+//! Dependencies point one way (DESIGN §1): `wire, packet ← core ← {sim, net} ← backend ← quell ← cli`, `packet ← {tun, stack}`,
 //! `stack ← {egress, proxy} ← quell`, `lab ← {cli, tests}`. The table below says it as an allowance for each crate, so
 //! that a new edge is a decision and not an accident. What only tests use may point further (the core is tested against `sim`), as the second column says.
 
@@ -19,6 +19,7 @@ type Allowance = (
 
 const WHOLE: &[&str] = &[
     "quell",
+    "quell-backend",
     "quell-core",
     "quell-egress",
     "quell-lab",
@@ -61,6 +62,11 @@ const DIRECTIONS: &[Allowance] = &[
         &["quell-lab", "quell-sim"],
     ),
     (
+        "quell-backend",
+        &["quell-core", "quell-net", "quell-wire"],
+        &["quell-backend"],
+    ),
+    (
         "quell-lab",
         &["quell-packet", "quell-sim", "quell-wire"],
         &[],
@@ -68,6 +74,7 @@ const DIRECTIONS: &[Allowance] = &[
     (
         "quell",
         &[
+            "quell-backend",
             "quell-core",
             "quell-egress",
             "quell-net",
@@ -85,6 +92,7 @@ const DIRECTIONS: &[Allowance] = &[
         "quell-tests",
         &[
             "quell",
+            "quell-backend",
             "quell-cli",
             "quell-core",
             "quell-egress",

@@ -59,13 +59,17 @@ fn complaints(mutant: &Mutant, requirements: &BTreeSet<String>, sources: &[Sourc
     let folder = mutant.folder().unwrap_or_default();
     let is_there = sources.iter().any(|source| {
         let text = may_hold(&source.path, folder, mutant).then(|| function(source, name));
-        text.flatten().is_some_and(|text| text.contains("#[test]"))
+        text.flatten().is_some_and(is_test)
     });
     if !is_there {
         found.push(format!("{} has no test {}", mutant.target, mutant.test));
     }
     let named = |what: String| format!("{}: {what}", mutant.guard);
     found.into_iter().map(named).collect()
+}
+
+fn is_test(text: &str) -> bool {
+    text.contains("#[test]") || text.contains("#[tokio::test]")
 }
 
 fn check(table: &str, list: &str, sources: &[Source]) -> Vec<String> {

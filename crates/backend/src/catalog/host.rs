@@ -72,6 +72,8 @@ pub(super) struct Host {
     pub(super) latch: ProbeLatch,
     pub(super) is_draining: bool,
     pub(super) heard_at: Option<Instant>,
+    /// When it signed its last word, in seconds since 1970 UTC; 0 for none that was heard here.
+    pub(super) said_s: u64,
     pub(super) in_service: bool,
     /// Why it is in service all the same, when it is.
     pub(super) held: Option<&'static str>,
@@ -85,6 +87,7 @@ impl Host {
             latch: ProbeLatch::new(probe.clone()),
             is_draining: false,
             heard_at: None,
+            said_s: 0,
             in_service: false,
             held: None,
         };

@@ -25,7 +25,7 @@ use super::config::CatalogConfig;
 use super::host::Heard;
 use super::membership::Membership;
 use crate::api::{CatalogAnswer, Role};
-use crate::store::Account;
+use crate::store::{Account, HEARTBEAT_AHEAD_MAX_S};
 use crate::wall_s;
 
 /// A provider that was last heard of longer ago than this when the server starts has left for good, until it says
@@ -137,12 +137,20 @@ impl Catalog {
         at(&self.membership.lock())
     }
 
-    /// A provider said that it lives.
+    /// Whether a word that a provider signed at `said_s` comes after the last one of it that was heard here. One that does
+    /// not is a replay, or was held up on the way, and would bring back where the provider was and what it meant then.
+    #[must_use]
+    pub fn is_news(&self, key: &PublicKey, said_s: u64) -> bool {
+        self.look(|membership| membership.is_news(key, said_s))
+    }
+
+    /// A provider said, at `said_s` by its own clock, that it lives.
     pub fn on_heartbeat(
         &self,
         account: &Account,
         addresses: Vec<String>,
         draining: bool,
+        said_s: u64,
     ) -> (bool, String) {
         let (key, now) = (account.key, Instant::now());
         let heard = Heard {
@@ -155,6 +163,8 @@ impl Catalog {
             if !membership.on_heard(key, heard, now) {
                 return (false, "the catalog is full".to_owned());
             }
+            // No later than now: whose clock was ahead and was set right is heard at once.
+            membership.on_word(&key, said_s.min(wall_s()));
             membership.standing(&key, now).unwrap_or_default()
         })
     }
@@ -192,8 +202,11 @@ impl Catalog {
                 .collect();
             gone.iter().for_each(|key| membership.on_gone(key));
             for (key, account) in kept {
-                let age_s = now_s.saturating_sub(account.heartbeat_s);
-                let age = (account.heartbeat_s > 0 && age_s <= HEARD_BEFORE_MAX_S)
+                let at_s = account.heartbeat_s;
+                let age_s = now_s.saturating_sub(at_s);
+                // A time that lies far ahead was written by a clock that was wrong, and says nothing.
+                let is_told = at_s > 0 && at_s <= now_s.saturating_add(HEARTBEAT_AHEAD_MAX_S);
+                let age = (is_told && age_s <= HEARD_BEFORE_MAX_S)
                     .then(|| Duration::from_secs(age_s).min(up));
                 let heard = Heard {
                     name: account.name.clone(),

@@ -110,6 +110,19 @@ impl Membership {
         true
     }
 
+    /// Whether a word that was said at `said_s` is not older than the last one.
+    #[must_use]
+    pub fn is_news(&self, key: &PublicKey, said_s: u64) -> bool {
+        self.hosts.get(key).is_none_or(|host| said_s >= host.said_s)
+    }
+
+    /// A word that was said at `said_s` was heard.
+    pub fn on_word(&mut self, key: &PublicKey, said_s: u64) {
+        if let Some(host) = self.hosts.get_mut(key) {
+            host.said_s = host.said_s.max(said_s);
+        }
+    }
+
     /// A provider is banned, or enrolled no longer: it leaves at once.
     pub fn on_gone(&mut self, key: &PublicKey) {
         if let Some(host) = self.hosts.remove(key)

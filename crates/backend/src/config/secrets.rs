@@ -17,6 +17,8 @@ use crate::server::ServerError;
 
 /// Most bytes of a secret's file.
 const SECRET_BYTES_MAX: u64 = 4_096;
+/// Most bytes of a file with a private key of TLS: an RSA key of 16,384 bits in PEM is 13 KiB.
+const SECRET_FILE_BYTES_MAX: u64 = 64 * 1_024;
 /// Least characters of a token: at 5 bits each, as many as nobody guesses.
 const TOKEN_CHARS_MIN: usize = 32;
 /// Permission bits of group and others.
@@ -64,6 +66,11 @@ pub(super) fn read_key(path: &Path) -> Result<SecretKey, ServerError> {
     String::from_utf8_lossy(&bytes)
         .parse()
         .map_err(|error: quell_wire::key::KeyError| refuse(path, error.to_string()))
+}
+
+/// What lies in a file that its owner alone may read.
+pub(crate) fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, ServerError> {
+    read(path, SECRET_FILE_BYTES_MAX, true)
 }
 
 pub(super) fn read_token(path: &Path) -> Result<AdminToken, ServerError> {

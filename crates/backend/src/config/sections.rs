@@ -210,17 +210,7 @@ impl ContractsSection {
             heartbeat_interval,
             ..ServiceConfig::default()
         };
-        let config = self.onto(config);
-        let checked = config.check();
-        checked.map_err(|error| {
-            let key = format!("contracts.{}", error.field);
-            ConfigError::new(
-                key,
-                "what was given",
-                format!("what holds: it {}", error.words),
-            )
-        })?;
-        Ok(config)
+        self.onto(config).try_new()
     }
 }
 

@@ -372,3 +372,6 @@ impl Backend for HttpBackend {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,7 +37,7 @@ use super::counters::count;
 use super::gate::Peer;
 use super::limits::Source;
 use super::{App, ServerError, routes};
-use crate::config::TlsFiles;
+use crate::config::{TlsFiles, secrets};
 
 /// Most bytes of a request's head, and most fields in it.
 const HEAD_BYTES_MAX: usize = 16 * 1_024;
@@ -57,7 +57,8 @@ pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, ServerError> {
     let chain = CertificateDer::pem_file_iter(cert)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| refuse(cert, error.to_string()))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key_file)
+    let key = secrets::read_secret(&files.key_file)?;
+    let key = PrivateKeyDer::from_pem_slice(&key)
         .map_err(|error| refuse(&files.key_file, error.to_string()))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)

@@ -29,6 +29,9 @@ pub enum ServerError {
         /// Which setting.
         source: ConfigError,
     },
+    /// A setting that no file was read for is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The store does not open.
     #[error(transparent)]
     Store(#[from] StoreError),

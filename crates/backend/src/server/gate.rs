@@ -83,12 +83,21 @@ fn source_of(app: &App, request: &Request) -> Option<Source> {
     Some(Source::of(named.unwrap_or(peer)))
 }
 
+/// A request whose author is proven.
+pub(super) struct Proven {
+    pub(super) key: PublicKey,
+    /// When it was signed, in seconds since 1970 UTC.
+    pub(super) time_s: u64,
+    pub(super) head: Parts,
+    pub(super) body: Bytes,
+}
+
 /// A request whose author is proven, and its body.
 pub(super) async fn signed(
     app: &App,
     request: Request,
     bytes_max: usize,
-) -> Result<(PublicKey, Parts, Bytes), Denied> {
+) -> Result<Proven, Denied> {
     let (head, body) = request.into_parts();
     let unsigned = |refusal| {
         count(&app.counters.requests_unsigned);
@@ -110,7 +119,12 @@ pub(super) async fn signed(
         count(&app.counters.requests_refused_account);
         return Err(Denied::too_many("too many requests of this account", wait));
     }
-    Ok((key, head, body))
+    Ok(Proven {
+        key,
+        time_s: claim.time_s(),
+        head,
+        body,
+    })
 }
 
 /// As [`signed`], with the question in the body.
@@ -119,8 +133,8 @@ pub(super) async fn asked<Q: DeserializeOwned>(
     request: Request,
     bytes_max: usize,
 ) -> Result<(PublicKey, Q), Denied> {
-    let (key, _, body) = signed(app, request, bytes_max).await?;
-    Ok((key, read(app, &body)?))
+    let proven = signed(app, request, bytes_max).await?;
+    Ok((proven.key, read(app, &proven.body)?))
 }
 
 /// The operator's question: the token is in `Authorization: Bearer`.

@@ -15,6 +15,7 @@
 //! | `admin` | `/v1/admin` for the operator |
 //! | `answer` | statuses, refusals, when to come again |
 //! | `work` | what runs beside: the store is read, contracts are forgotten, providers are probed |
+//! | `steady` | whether the wall clock is believed, before anything is forgotten by it |
 //! | `openapi` | the description of all this, kept true by a test |
 //!
 //! Any number of servers may run over one PostgreSQL; each probes for itself and has its own catalog versions. What one
@@ -32,6 +33,7 @@ mod gate;
 mod limits;
 mod openapi;
 mod routes;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -123,11 +125,7 @@ impl Server {
             (config.catalog.wait_max, config.catalog.refresh_interval);
         let catalog = Catalog::new(config.catalog, rand::rng().random());
         let prober = Prober::new(config.probe, Arc::clone(&catalog))?;
-        let service = Service::try_new(Arc::clone(&store), config.keys, config.service);
-        let service = service.map_err(|error| ServerError::Setting {
-            path: "contracts".into(),
-            source: quell_core::config::ConfigError::new(error.field, "a value", error.words),
-        })?;
+        let service = Service::try_new(Arc::clone(&store), config.keys, config.service)?;
         let closing = watch::Sender::new(false);
         let app = App {
             service,

@@ -122,12 +122,23 @@ async fn receipts(State(app): State<Arc<App>>, request: Request) -> Answer {
 }
 
 async fn heartbeat(State(app): State<Arc<App>>, request: Request) -> Answer {
-    let (key, question) = asked::<HeartbeatRequest>(&app, request, SMALL_BYTES_MAX).await?;
+    let proven = signed(&app, request, SMALL_BYTES_MAX).await?;
+    let (key, said_s) = (proven.key, proven.time_s);
+    let question: HeartbeatRequest = gate::read(&app, &proven.body)?;
+    if !app.catalog.is_news(&key, said_s) {
+        count(&app.counters.requests_refused);
+        let words = "a word of this provider that was signed later has been heard";
+        return Err(Denied::new(
+            StatusCode::UNAUTHORIZED,
+            RefusalCode::Clock,
+            words,
+        ));
+    }
     let account = app.service.heartbeat(key, &question, wall_s()).await;
     let account = counted(&app, account)?;
     let (in_service, reason) =
         app.catalog
-            .on_heartbeat(&account, question.addresses, question.draining);
+            .on_heartbeat(&account, question.addresses, question.draining, said_s);
     let answer = app.service.heartbeat_answer(in_service, reason);
     Ok(json(StatusCode::OK, &answer))
 }
@@ -141,7 +152,7 @@ struct CatalogQuery {
 }
 
 async fn catalog(State(app): State<Arc<App>>, request: Request) -> Answer {
-    let (key, head, _) = signed(&app, request, 0).await?;
+    let gate::Proven { key, head, .. } = signed(&app, request, 0).await?;
     let Ok(Query(query)) = Query::<CatalogQuery>::try_from_uri(&head.uri) else {
         let words = "the query is `after`, a version, and `wait_s`, a number of seconds";
         let code = RefusalCode::Malformed;

@@ -1,11 +1,13 @@
 //! A real server on loopback, asked by the real client and by hand.
 #![allow(clippy::unwrap_used)]
 
+mod attacks;
 mod clients;
 mod flood;
 mod operator;
 mod requests;
 mod stop;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

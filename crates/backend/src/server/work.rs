@@ -5,7 +5,7 @@
 //! again, and not that there are no exits. While the store gives no answer, the catalog stays as it is.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quell_wire::key::PublicKey;
 use rand::RngExt as _;
@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::App;
+use super::steady::Steady;
 use crate::api::{EXITS_MAX, Role};
 use crate::catalog::Reading;
 use crate::probe::Prober;
@@ -33,11 +34,15 @@ pub(super) fn start(app: &Arc<App>, prober: Prober, refresh_interval: Duration) 
     tasks.spawn(follow(Arc::clone(app), prober, seed, refresh_interval));
     let app = Arc::clone(app);
     tasks.spawn(async move {
+        let mut steady = Steady::new(Instant::now(), wall_s());
         loop {
             tokio::time::sleep(FORGET_INTERVAL).await;
+            if !steady.look(Instant::now(), wall_s()) {
+                continue;
+            }
             match app.service.forget(wall_s()).await {
                 Ok(0) => {}
-                Ok(contracts) => info!(contracts, "forgot what is past its retention"),
+                Ok(records) => info!(records, "forgot what is past its retention"),
                 Err(error) => warn!(%error, "could not forget"),
             }
         }

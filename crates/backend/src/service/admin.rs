@@ -105,7 +105,8 @@ impl Service {
         Ok(self.store.accounts(after, max.min(ACCOUNTS_MAX)).await?)
     }
 
-    /// Forgets contracts and receipts whose retention is over. To be called every few minutes; how many went.
+    /// Forgets contracts, receipts and expired invitations whose retention is over. To be called every few minutes; how
+    /// many went.
     ///
     /// # Errors
     /// The store's.

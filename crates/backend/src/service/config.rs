@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use quell_core::config::{ConfigError, duration, number};
 use quell_core::contract::seal;
 use quell_wire::contract::{CONTRACT_ALLOWS_MAX, KeyId};
 use quell_wire::key::{PublicKey, SecretKey};
@@ -20,23 +21,6 @@ use crate::api::TRUSTED_KEYS_MAX;
 pub const RETIRED_KEYS_MAX: usize = 16;
 /// Longest life of a contract, and longest grace: what a lost key could still be used for after a ban.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 86_400);
-
-/// What is configured wrongly.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{field}` {words}")]
-pub struct ConfigError {
-    /// Which field.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub words: String,
-}
-
-fn wrong(field: &'static str, words: impl Into<String>) -> ConfigError {
-    ConfigError {
-        field,
-        words: words.into(),
-    }
-}
 
 /// What contracts are like, and how long they are remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,33 +57,30 @@ impl Default for ServiceConfig {
 }
 
 impl ServiceConfig {
-    /// Checks what a server cannot run with.
+    /// Checks every value against its range.
     ///
     /// # Errors
-    /// The first field that is out of its range.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let bytes = 1..=CONTRACT_ALLOWS_MAX;
-        if !bytes.contains(&self.contract_bytes_max) {
-            return Err(wrong("contract_bytes_max", "is not in 1 to 2^50"));
-        }
-        if !(1..=self.contract_bytes_max).contains(&self.contract_bytes_min) {
-            let words = "is not in 1 to `contract_bytes_max`";
-            return Err(wrong("contract_bytes_min", words));
-        }
-        if !(Duration::from_secs(60)..=LIFETIME_MAX).contains(&self.contract_lifetime) {
-            return Err(wrong("contract_lifetime", "is not in 1 min to 30 days"));
-        }
+    /// The first setting outside its range, named as in a configuration file.
+    pub fn try_new(self) -> Result<Self, ConfigError> {
+        let c = |name| format!("contracts.{name}");
+        let (max, min) = (self.contract_bytes_max, self.contract_bytes_min);
+        number(c("contract_bytes_max"), max, 1..=CONTRACT_ALLOWS_MAX)?;
+        number(c("contract_bytes_min"), min, 1..=max)?;
+        let lifetime = Duration::from_secs(60)..=LIFETIME_MAX;
+        duration(c("contract_lifetime"), self.contract_lifetime, lifetime)?;
+        duration(c("grace"), self.grace, Duration::ZERO..=LIFETIME_MAX)?;
         if (self.grace_bytes == 0) != (self.grace.as_secs() == 0) {
-            let words = "and `grace_bytes` are not both zero or both not";
-            return Err(wrong("grace", words));
+            let value = format!("{:?}, with grace_bytes = {}", self.grace, self.grace_bytes);
+            let allowed = "both none, or 1 s at least and 1 byte at least";
+            return Err(ConfigError::new(c("grace"), value, allowed));
         }
-        if self.grace > LIFETIME_MAX {
-            return Err(wrong("grace", "is more than 30 days"));
-        }
-        if self.heartbeat_interval.as_secs() == 0 {
-            return Err(wrong("heartbeat_interval", "is less than 1 s"));
-        }
-        Ok(())
+        let interval = Duration::from_secs(1)..=Duration::from_secs(600);
+        duration(
+            "catalog.heartbeat_interval",
+            self.heartbeat_interval,
+            interval,
+        )?;
+        Ok(self)
     }
 }
 
@@ -126,12 +107,18 @@ impl SigningKeys {
         let trusted: Vec<_> = [public].into_iter().chain(other).collect();
         debug_assert!(trusted.len() <= TRUSTED_KEYS_MAX);
         if retired.len() > RETIRED_KEYS_MAX {
-            let words = format!("has more than {RETIRED_KEYS_MAX} keys");
-            return Err(wrong("retired_keys", words));
+            let value = format!("{} keys", retired.len());
+            let allowed = format!("{RETIRED_KEYS_MAX} keys at most");
+            return Err(ConfigError::new("retired", value, allowed));
         }
         let all = || trusted.iter().chain(&retired);
         if let Some(twice) = all().find(|key| all().filter(|other| other == key).count() > 1) {
-            return Err(wrong("trusted_keys", format!("have {twice} twice")));
+            let allowed = "each key once among `signing_key_file`, `trusted` and `retired`";
+            return Err(ConfigError::new(
+                "trusted",
+                format!("{twice} twice"),
+                allowed,
+            ));
         }
         Ok(Self {
             id: seal::key_id(&public),

@@ -14,7 +14,7 @@ use crate::api::{
     ADDRESSES_MAX, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, NAME_CHARS_MAX,
     Refusal, RefusalCode, Role,
 };
-use crate::store::{Account, Redeemed};
+use crate::store::{Account, Redeemed, is_later};
 
 /// Longest address, in bytes: a DNS name (RFC 1035 §2.3.4), a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 253 + 6;
@@ -103,7 +103,7 @@ impl Service {
         let mut account = self.admit(who, Role::Provider).await?;
         let addresses = request.addresses.clone();
         self.store.heartbeat(who, addresses, now_s).await?;
-        if now_s >= account.heartbeat_s {
+        if is_later(account.heartbeat_s, now_s) {
             account.heartbeat_s = now_s;
             account.addresses.clone_from(&request.addresses);
         }

@@ -455,25 +455,25 @@ fn an_operator_is_told_what_is_not_so() {
 
 #[test]
 fn a_configuration_that_cannot_be_is_refused() {
-    assert_eq!(ServiceConfig::default().check(), Ok(()));
+    ServiceConfig::default().try_new().unwrap();
     let wrong = |change: fn(&mut ServiceConfig)| {
         let mut config = ServiceConfig::default();
         change(&mut config);
-        config.check().err().map(|error| error.field)
+        config.try_new().err().map(|error| error.key)
     };
     assert_eq!(wrong(|c| c.contract_bytes_max = 1 << 50), None);
     assert_eq!(
         wrong(|c| c.contract_bytes_max = (1 << 50) + 1),
-        Some("contract_bytes_max")
+        Some("contracts.contract_bytes_max".into())
     );
     assert_eq!(
         wrong(|c| c.contract_bytes_min = 0),
-        Some("contract_bytes_min")
+        Some("contracts.contract_bytes_min".into())
     );
     assert_eq!(wrong(|c| c.contract_bytes_min = c.contract_bytes_max), None);
     assert_eq!(
         wrong(|c| c.contract_bytes_min = c.contract_bytes_max + 1),
-        Some("contract_bytes_min")
+        Some("contracts.contract_bytes_min".into())
     );
     assert_eq!(
         wrong(|c| c.contract_lifetime = Duration::from_secs(60)),
@@ -481,22 +481,39 @@ fn a_configuration_that_cannot_be_is_refused() {
     );
     assert_eq!(
         wrong(|c| c.contract_lifetime = Duration::from_secs(59)),
-        Some("contract_lifetime")
+        Some("contracts.contract_lifetime".into())
     );
     assert_eq!(
         wrong(|c| c.grace = Duration::from_millis(999)),
-        Some("grace")
+        Some("contracts.grace".into())
     );
-    assert_eq!(wrong(|c| c.grace_bytes = 0), Some("grace"));
+    assert_eq!(wrong(|c| c.grace_bytes = 0), Some("contracts.grace".into()));
     assert_eq!(
         wrong(|c| c.grace = Duration::from_secs(30 * 86_400 + 1)),
-        Some("grace")
+        Some("contracts.grace".into())
     );
     assert_eq!(
         wrong(|c| c.heartbeat_interval = Duration::ZERO),
-        Some("heartbeat_interval")
+        Some("catalog.heartbeat_interval".into())
     );
 
+    // What was given and what is allowed are told, as everywhere else.
+    let told = |change: fn(&mut ServiceConfig)| {
+        let mut config = ServiceConfig::default();
+        change(&mut config);
+        config.try_new().unwrap_err().to_string()
+    };
+    let words = told(|c| c.contract_bytes_max = 0);
+    assert_eq!(
+        words,
+        "contracts.contract_bytes_max = 0: allowed is 1 to 1125899906842624"
+    );
+    let words = told(|c| c.grace = Duration::ZERO);
+    assert!(words.starts_with("contracts.grace = 0ns, with grace_bytes = 268435456: allowed is "));
+}
+
+#[test]
+fn keys_are_few_and_each_in_one_place() {
     let public = |n| seal::public_key(&secret(n));
     let keys = |other, retired: Vec<u8>| {
         let retired = retired.into_iter().map(public).collect();

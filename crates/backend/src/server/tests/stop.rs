@@ -1,4 +1,4 @@
-//! How a server ends, and how it is over TLS.
+//! How a server ends, and what is left of it.
 
 use super::*;
 

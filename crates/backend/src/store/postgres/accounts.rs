@@ -9,7 +9,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Row as _, Transaction};
 
 use super::{Done, array, damaged, failed, number, signed};
 use crate::api::Role;
-use crate::store::{Account, Invitation, Redeemed, StoreError};
+use crate::store::{Account, HEARTBEAT_AHEAD_MAX_S, Invitation, Redeemed, StoreError};
 
 fn role_number(role: Role) -> i16 {
     match role {
@@ -172,14 +172,17 @@ pub(super) async fn heartbeat(
     addresses: &[String],
     now_s: u64,
 ) -> Done<bool> {
-    let update = "UPDATE quell.accounts
-        SET addresses = CASE WHEN role = 1 AND heartbeat_s <= $3 THEN $2 ELSE addresses END,
-            heartbeat_s = CASE WHEN role = 1 THEN GREATEST(heartbeat_s, $3) ELSE heartbeat_s END
+    let update = "UPDATE quell.accounts SET
+        addresses = CASE WHEN role = 1 AND (heartbeat_s <= $3 OR heartbeat_s - $3 > $4)
+            THEN $2 ELSE addresses END,
+        heartbeat_s = CASE WHEN role = 1 AND (heartbeat_s <= $3 OR heartbeat_s - $3 > $4)
+            THEN $3 ELSE heartbeat_s END
         WHERE key = $1";
     let update = sqlx::query(update)
         .bind(key.0.as_slice())
         .bind(addresses)
-        .bind(signed(now_s));
+        .bind(signed(now_s))
+        .bind(signed(HEARTBEAT_AHEAD_MAX_S));
     let updated = update.execute(pool).await.map_err(failed)?;
     Ok(updated.rows_affected() > 0)
 }

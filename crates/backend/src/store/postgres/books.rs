@@ -286,6 +286,16 @@ pub(super) async fn forget(
     let delete = sqlx::query(delete)
         .bind(signed(ended_before_s))
         .bind(i64::try_from(max).unwrap_or(i64::MAX));
+    let deleted = delete.execute(&mut *connection).await.map_err(failed)?;
+    let contracts = usize::try_from(deleted.rows_affected()).unwrap_or(usize::MAX);
+    let left = max.saturating_sub(contracts);
+    let delete = "DELETE FROM quell.invitations WHERE hash IN (
+        SELECT hash FROM quell.invitations WHERE expires_s < $1
+        ORDER BY hash LIMIT $2 FOR UPDATE SKIP LOCKED)";
+    let delete = sqlx::query(delete)
+        .bind(signed(ended_before_s))
+        .bind(i64::try_from(left).unwrap_or(i64::MAX));
     let deleted = delete.execute(connection).await.map_err(failed)?;
-    Ok(usize::try_from(deleted.rows_affected()).unwrap_or(usize::MAX))
+    let invitations = usize::try_from(deleted.rows_affected()).unwrap_or(usize::MAX);
+    Ok(contracts.saturating_add(invitations))
 }

@@ -14,7 +14,7 @@ use super::tables::{
 };
 use crate::api::Role;
 use crate::store::{
-    Account, Invitation, Issued, NewContract, Redeemed, Settled, Settlement, StoreError,
+    Account, Invitation, Issued, NewContract, Redeemed, Settled, Settlement, StoreError, is_later,
 };
 
 type Done<T> = Result<T, StoreError>;
@@ -283,12 +283,33 @@ pub(super) fn forget(tables: &mut Tables<'_>, ended_before_s: u64, max: usize) -
         tables.contracts.remove(&id.0).map_err(failed)?;
         tables.ends.remove(key).map_err(failed)?;
     }
-    Ok(ended.len())
+    let invitations = forget_invitations(tables, ended_before_s, max.saturating_sub(ended.len()))?;
+    Ok(ended.len() + invitations)
+}
+
+/// Looks at all of them: an operator made each, so that there are few beside contracts. One that cannot be read stays,
+/// so that who redeems it is told.
+fn forget_invitations(tables: &mut Tables<'_>, before_s: u64, max: usize) -> Done<usize> {
+    let mut expired = Vec::new();
+    for entry in tables.invitations.iter().map_err(failed)? {
+        if expired.len() >= max {
+            break;
+        }
+        let (hash, value) = entry.map_err(failed)?;
+        let invitation = decode_invitation(*hash.value(), value.value());
+        if invitation.is_ok_and(|invitation| invitation.expires_s < before_s) {
+            expired.push(*hash.value());
+        }
+    }
+    for hash in &expired {
+        tables.invitations.remove(hash).map_err(failed)?;
+    }
+    Ok(expired.len())
 }
 
 /// Writes that a provider lives; what comes late changes nothing.
 pub(super) fn heartbeat(account: &mut Account, addresses: &[String], now_s: u64) {
-    if account.role == Role::Provider && now_s >= account.heartbeat_s {
+    if account.role == Role::Provider && is_later(account.heartbeat_s, now_s) {
         account.heartbeat_s = now_s;
         account.addresses = addresses.to_vec();
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use super::{asked, contract, key, other_form, receipt};
 use crate::api::Role;
-use crate::store::{Invitation, Issued, NewContract, Redeemed, Settled, Store};
+use crate::store::{
+    HEARTBEAT_AHEAD_MAX_S, Invitation, Issued, NewContract, Redeemed, Settled, Store,
+};
 
 type Shared = Arc<dyn Store>;
 type Run = Pin<Box<dyn Future<Output = ()>>>;
@@ -21,7 +23,7 @@ macro_rules! checks {
     };
 }
 
-pub(super) const CHECKS: [Check; 17] = checks![
+pub(super) const CHECKS: [Check; 19] = checks![
     a_second_invitation_of_a_hash_changes_nothing,
     an_invitation_is_for_so_many_keys_and_no_more,
     an_invitation_ends_in_time,
@@ -39,6 +41,8 @@ pub(super) const CHECKS: [Check; 17] = checks![
     grace_is_given_on_what_was_settled,
     a_contract_proves_itself_to_a_store_that_lost_it,
     what_is_forgotten_stays_counted_and_counts_no_more,
+    an_invitation_is_forgotten_after_its_end_and_accounts_stay,
+    a_heartbeat_of_a_clock_that_was_wrong_does_not_stay,
 ];
 
 fn invitation(n: u8, role: Role, uses_left: u32, quota_bytes: Option<u64>) -> Invitation {
@@ -466,4 +470,41 @@ async fn what_is_forgotten_stays_counted_and_counts_no_more(store: Shared) {
         issue(&store, 1, [all.clone()], 0).await,
         [Issued::Kept(all.form)]
     );
+}
+
+async fn an_invitation_is_forgotten_after_its_end_and_accounts_stay(store: Shared) {
+    for n in 1..=3 {
+        store
+            .invite(invitation(n, Role::Client, 9, None))
+            .await
+            .unwrap();
+    }
+    let redeem = async |n: u8, who| store.redeem([n; 32], asked(who, 10), 10).await.unwrap();
+    assert!(matches!(redeem(1, 7).await, Redeemed::Enrolled(_)));
+    // They expire at 1,000: before that, none is forgotten; then contracts have the first turn.
+    assert_eq!(store.forget(1_000, 9).await.unwrap(), 0);
+    assert!(matches!(redeem(2, 8).await, Redeemed::Enrolled(_)));
+    let contracts = [contract(1, 2, 10, 100, 0)];
+    issue(&store, 7, &contracts, 0).await;
+    assert_eq!(store.forget(1_001, 2).await.unwrap(), 2);
+    assert_eq!(redeem(1, 7).await, Redeemed::Invalid);
+    assert!(matches!(redeem(3, 9).await, Redeemed::Enrolled(_)));
+    assert_eq!(store.forget(1_001, 9).await.unwrap(), 2);
+    assert_eq!(redeem(3, 9).await, Redeemed::Invalid);
+    assert_eq!(store.accounts(None, 9).await.unwrap().len(), 3);
+}
+
+async fn a_heartbeat_of_a_clock_that_was_wrong_does_not_stay(store: Shared) {
+    enrol(&store, 1, Role::Provider, None).await;
+    let beat = async |address: &str, now_s| {
+        let beat = store.heartbeat(key(1), vec![address.into()], now_s).await;
+        beat.unwrap();
+        let account = store.account(key(1)).await.unwrap().unwrap();
+        (account.heartbeat_s, account.addresses.concat())
+    };
+    let wrong_s = 5_000 + HEARTBEAT_AHEAD_MAX_S;
+    assert_eq!(beat("a:1", wrong_s).await, (wrong_s, "a:1".into()));
+    // Another replica's clock may be ahead by so much, and by no second more.
+    assert_eq!(beat("b:1", 5_000).await, (wrong_s, "a:1".into()));
+    assert_eq!(beat("b:1", 4_999).await, (4_999, "b:1".into()));
 }

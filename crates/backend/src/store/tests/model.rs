@@ -191,6 +191,13 @@ impl Model {
         for (_, id) in &ended {
             self.contracts.remove(id);
         }
-        ended.len()
+        let mut expired: Vec<_> = self.invitations.values().collect();
+        expired.retain(|invitation| invitation.expires_s < ended_before_s);
+        let expired = expired.into_iter().map(|invitation| invitation.hash);
+        let expired: Vec<_> = expired.take(max - ended.len()).collect();
+        for hash in &expired {
+            self.invitations.remove(hash);
+        }
+        ended.len() + expired.len()
     }
 }
