@@ -28,7 +28,7 @@ use crate::device;
 use crate::error::Error;
 use crate::plane;
 use crate::plane::client::ClientPlane;
-use crate::plane::kept::KeptFile;
+use crate::plane::kept::{Kept, KeptFile};
 use crate::proxy;
 use crate::running::{Running, answers};
 
@@ -127,22 +127,14 @@ impl Client {
     /// As those of [`Client::start`]; also what is kept for a start without the control
     /// plane cannot be read or written.
     pub fn start_with(file: &ClientFile, plane: Option<Arc<dyn Backend>>) -> Result<Self, Error> {
-        let identity = Identity::from_secret(&read_private_key(&file.private_key_file)?)?;
-        let kept = match &plane {
-            Some(_) => {
-                let account = identity.public_key();
-                Some(KeptFile::open(&file.state_dir, &file.tun.name, &account)?)
+        let settings = settings(file)?;
+        let plane = match plane {
+            Some(backend) => {
+                let account = settings.identity.public_key();
+                let kept = KeptFile::open(&file.state_dir, &file.tun.name, &account)?;
+                Some((backend, kept))
             }
             None => None,
-        };
-        let settings = ClientSettings {
-            identity,
-            servers: file.providers.iter().map(server).collect(),
-            core: file.core().try_new()?,
-            transport: file.transport.quic().try_new()?,
-            backend: file.backend.settings().try_new()?,
-            mtu_max: file.tun.mtu_max,
-            agent: agent(),
         };
         let near = match file.proxy.proxy()? {
             Some(config) => Near::Proxy(proxy::open(config)?),
@@ -155,21 +147,7 @@ impl Client {
         let running = Running::start("quell-client", move |tell| async move {
             let (device, near) = near.open()?;
             let (mut engine, handle, wanted) = ClientEngine::new(settings, device, seed)?;
-            let plane = plane.zip(kept).map(|(backend, (file, kept))| {
-                let pay = PaySettings {
-                    wallet: WalletConfig::default(),
-                    stored: kept.contracts.clone(),
-                    clean: kept.clean,
-                };
-                ClientPlane {
-                    backend,
-                    health: engine.backend().first(),
-                    file,
-                    kept,
-                    exits: engine.catalog(),
-                    paying: engine.pay(pay, rand::random()),
-                }
-            });
+            let plane = plane.map(|(backend, kept)| join(&mut engine, backend, kept));
             // The starter may have gone; the engine then ends by its handle.
             let _ = give.send((engine.messages(), engine.backend()));
             let _ = tell.send(Ok(handle));
@@ -179,7 +157,7 @@ impl Client {
                 }
             });
             let ended = tokio::select! {
-                ended = engine.run() => Ok(ended?),
+                ended = engine.run() => ended.map_err(Error::from),
                 failed = near.follow(wanted, &ready) => failed,
             };
             // The engine is gone: what it left is written.
@@ -267,6 +245,39 @@ struct Described {
     /// What the proxy does, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy: Option<ProxyStatus>,
+}
+
+fn settings(file: &ClientFile) -> Result<ClientSettings, Error> {
+    Ok(ClientSettings {
+        identity: Identity::from_secret(&read_private_key(&file.private_key_file)?)?,
+        servers: file.providers.iter().map(server).collect(),
+        core: file.core().try_new()?,
+        transport: file.transport.quic().try_new()?,
+        backend: file.backend.settings().try_new()?,
+        mtu_max: file.tun.mtu_max,
+        agent: agent(),
+    })
+}
+
+/// Lets the engine live by a control plane, from what was kept of it on.
+fn join(
+    engine: &mut ClientEngine,
+    backend: Arc<dyn Backend>,
+    (file, kept): (KeptFile, Kept),
+) -> ClientPlane {
+    let pay = PaySettings {
+        wallet: WalletConfig::default(),
+        stored: kept.contracts.clone(),
+        clean: kept.clean,
+    };
+    ClientPlane {
+        backend,
+        health: engine.backend().first(),
+        file,
+        kept,
+        exits: engine.catalog(),
+        paying: engine.pay(pay, rand::random()),
+    }
 }
 
 /// A provider as the engine knows it. People call it by its address, and by its place
