@@ -56,6 +56,11 @@ pub(super) struct Billed {
 }
 
 impl Billed {
+    /// Whether something was said of contracts that nobody took.
+    pub(super) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     /// The features of HELLO.
     pub(super) fn features(offers: bool) -> u64 {
         if offers { feature::CONTRACTS } else { 0 }
@@ -145,7 +150,7 @@ impl Client {
     /// As [`Client::with_contracts`].
     pub fn offer_contracts(&mut self) {
         self.terms.offers_contracts = true;
-        for exit in &mut self.exits {
+        for exit in self.exits.iter_mut() {
             exit.terms_mut().offers_contracts = true;
         }
     }
