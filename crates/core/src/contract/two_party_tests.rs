@@ -250,7 +250,7 @@ impl World {
             batch
                 .forgotten
                 .iter()
-                .for_each(|id| drop(self.disk.remove(id)));
+                .for_each(|id| _ = self.disk.remove(id));
         }
         if fate == 3 {
             self.books.on_persisted(batch.id, self.now);

@@ -108,7 +108,15 @@ impl Exit {
                 self.billed.tell(ContractNews::Refused { words });
                 Ok(())
             }
-            message => Err(Violation {
+            message @ (Control::Hello(_)
+            | Control::Welcome(_)
+            | Control::Contract(_)
+            | Control::Receipt(_)
+            | Control::FlowClose(_)
+            | Control::Resume(_)
+            | Control::Resumed(_)
+            | Control::Goaway(_)
+            | Control::Error(_)) => Err(Violation {
                 code: ErrorCode::WrongState,
                 words: format!("{} was not expected here", message.name()),
             }),

@@ -195,11 +195,9 @@ mod tests {
             .into_iter()
             .for_each(|id| exits.lay_down(id));
         assert_eq!(numbers(&exits), [] as [u16; 0]);
-        let one = self::exits(1).all.remove(0);
-        exits.push(Exit {
-            id: ExitId(last),
-            ..one
-        });
+        let mut one = self::exits(1).all.remove(0);
+        one.id = ExitId(last);
+        exits.push(one);
         assert_eq!(numbers(&exits), [last]);
         assert!(exits.get_mut(usize::from(last) + 1).is_none());
         assert_eq!(exits.iter_mut().count(), usize::from(last) + 1);
