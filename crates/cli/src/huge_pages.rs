@@ -13,7 +13,9 @@
 //! ```
 //!
 //! What the process is, its number, its files, who waits for it, stays the same. Where the word is there already, whatever
-//! it says, nothing is done: whoever runs it has decided. Other allocators do not know the word and ignore it.
+//! it says, nothing is done: whoever runs it has decided. A process that was replaced has a mark of its own besides: where a
+//! program has capabilities of its file, the loader takes the allocator's words out of its environment, and without the mark
+//! it would replace itself for ever. Other allocators than glibc's are not asked.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -22,13 +24,17 @@ use std::process::Command;
 
 /// What glibc reads: `name=value`, several of them separated by colons.
 const VARIABLE: &str = "GLIBC_TUNABLES";
+/// Set to 1 in a process that was replaced.
+const MARK: &str = "QUELL_HUGE_PAGES_ASKED";
 /// 1: ask for transparent huge pages (glibc 2.35).
 const NAME: &str = "glibc.malloc.hugetlb";
 
 /// Replaces the process by itself with huge pages asked for. Returns where they are asked for already, or cannot be.
 pub(crate) fn restart() {
     let before = env::var_os(VARIABLE).unwrap_or_default();
-    let (Some(tunables), Ok(program)) = (with_huge_pages(&before), env::current_exe()) else {
+    let was_replaced = env::var_os(MARK).is_some();
+    let tunables = with_huge_pages(&before, was_replaced);
+    let (Some(tunables), Ok(program)) = (tunables, env::current_exe()) else {
         return;
     };
     let mut args = env::args_os();
@@ -37,12 +43,17 @@ pub(crate) fn restart() {
         command.arg0(name);
     }
     // It returns only where it failed, and all that is lost then is time.
-    let _ = command.args(args).env(VARIABLE, tunables).exec();
+    let _ = command
+        .args(args)
+        .env(VARIABLE, tunables)
+        .env(MARK, "1")
+        .exec();
 }
 
-/// The variable with the word added; `None`: it is there.
-fn with_huge_pages(before: &OsStr) -> Option<OsString> {
-    if before.to_string_lossy().contains(NAME) {
+/// The variable with the word added; `None`: it is there, or was and is not heard, or nobody would.
+fn with_huge_pages(before: &OsStr, was_replaced: bool) -> Option<OsString> {
+    let is_heard = cfg!(all(target_os = "linux", target_env = "gnu"));
+    if !is_heard || was_replaced || before.to_string_lossy().contains(NAME) {
         return None;
     }
     let mut tunables = before.to_owned();
@@ -54,18 +65,23 @@ fn with_huge_pages(before: &OsStr) -> Option<OsString> {
     Some(tunables)
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests {
     use super::*;
 
     #[test]
     fn the_word_is_added_once_and_never_changed() {
-        let with = |before: &str| with_huge_pages(OsStr::new(before));
+        let with = |before: &str| with_huge_pages(OsStr::new(before), false);
         assert_eq!(with(""), Some("glibc.malloc.hugetlb=1".into()));
         let other = with("glibc.malloc.arena_max=1");
         let both = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1";
         assert_eq!(other, Some(both.into()));
         assert_eq!(with(both), None, "a process that was replaced stays");
         assert_eq!(with("glibc.malloc.hugetlb=0"), None);
+    }
+
+    #[test]
+    fn a_process_whose_word_was_taken_away_stays_as_it_is() {
+        assert_eq!(with_huge_pages(OsStr::new(""), true), None);
     }
 }

@@ -46,7 +46,7 @@ impl Client {
     }
 
     fn carry(&mut self, packet: Bytes, now: Instant) -> Result<(), DropReason> {
-        if self.exits.iter().all(|exit| exit.path.is_none()) {
+        if self.exits.live().all(|exit| exit.path.is_none()) {
             return Err(DropReason::NoTunnel);
         }
         let view = IpPacket::parse(&packet).map_err(|_| DropReason::Malformed)?;

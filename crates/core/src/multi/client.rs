@@ -9,6 +9,7 @@
 //! | file | question |
 //! |---|---|
 //! | `exit`, `session`, `dial`, `contracts` | what is with one provider |
+//! | `exits` | which of them there is anything to ask of |
 //! | `dials` | which exit is dialled, and when |
 //! | `window`, `may`, `score` | which exits are kept |
 //! | `choose` | which exit a new flow takes |
@@ -33,6 +34,7 @@ use super::choose::Chooser;
 use super::contracts::ContractNews;
 use super::exit::{Exit, ExitTerms, News};
 use super::exit_id::ExitId;
+use super::exits::Exits;
 use super::flows::FlowTable;
 use super::guard::Guard;
 use super::members::Members;
@@ -83,7 +85,7 @@ pub struct Client {
     pub(super) terms: ExitTerms,
     mtu_max: u16,
     pub(super) rng: SmallRng,
-    pub(super) exits: Vec<Exit>,
+    pub(super) exits: Exits,
     pub(super) members: Members,
     pub(super) window: Window,
     pub(super) damper: FlapDamper<ExitId>,
@@ -166,7 +168,7 @@ impl Client {
         };
         let (late_per_s, late_burst) = LATE_CLOSES;
         let mut client = Self {
-            exits: (0_u64..).zip(ids).map(of).collect(),
+            exits: Exits::new((0_u64..).zip(ids).map(of).collect()),
             members: Members::new(exits.len(), &config.probe),
             window: Window::new(config.window.clone(), exits.len(), rng.random(), now),
             damper: FlapDamper::new(config.flap.clone(), rng.random()),
@@ -208,7 +210,7 @@ impl Client {
     pub fn with_signal(mut self, signal: Signal) -> Self {
         self.signal = signal.clone();
         self.terms.signal = signal.clone();
-        for exit in &mut self.exits {
+        for exit in self.exits.iter_mut() {
             exit.terms_mut().signal = signal.clone();
         }
         self
@@ -219,7 +221,7 @@ impl Client {
     #[must_use]
     pub fn with_budget(mut self, budget: ProcessBudget) -> Self {
         self.terms.budget = budget.clone();
-        for exit in &mut self.exits {
+        for exit in self.exits.iter_mut() {
             exit.terms_mut().budget = budget.clone();
         }
         self
@@ -326,8 +328,10 @@ impl Client {
             self.take_news(exit, news, now);
         }
         self.watch(exit, now);
-        let progress = self.exits.iter().map(Exit::progress).sum();
-        self.quiet.look(progress, now);
+        self.quiet.look(self.exits.progress(), now);
+        if !self.window.is_member(exit) {
+            self.exits.lay_down(exit);
+        }
     }
 
     pub(super) fn take_output(&mut self, exit: ExitId) {
@@ -383,7 +387,7 @@ impl Client {
         let primary = primary.and_then(|exit| self.exits.get(exit.index()));
         primary
             .filter(has_path)
-            .or_else(|| self.exits.iter().find(has_path))
+            .or_else(|| self.exits.live().find(has_path))
     }
 
     fn main_path(&self) -> Option<&Path> {
@@ -405,7 +409,7 @@ impl Client {
     /// is to notice that there is no network, not to hang. One exit whose queue is full
     /// stops the TUN only when each exit that carries something is full.
     pub fn wants_packets(&self) -> bool {
-        let mut carrying = self.exits.iter().filter(|exit| {
+        let mut carrying = self.exits.live().filter(|exit| {
             exit.path.is_some()
                 && (self.flows.flows_on(exit.id) > 0 || self.chooser.primary() == Some(exit.id))
         });
@@ -458,11 +462,11 @@ impl Client {
     /// A provider's next message, and whose it is. Taking it is what lets it send more.
     pub fn poll_message(&mut self) -> Option<(ExitId, Bytes)> {
         let next = |exit: &mut Exit| Some((exit.id, exit.path.as_deref_mut()?.poll_message()?));
-        self.exits.iter_mut().find_map(next)
+        self.exits.live_mut().find_map(next)
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.exits.iter().filter_map(|exit| exit.path.as_deref())
+        self.exits.live().filter_map(|exit| exit.path.as_deref())
     }
 
     // --- outputs and time ------------------------------------------------
@@ -485,6 +489,9 @@ impl Client {
 
     /// The next thing of one exit, which goes on being asked until it has nothing.
     fn poll_exit(&mut self, index: usize, now: Instant) -> Option<Output> {
+        if !self.exits.is_live(index) {
+            return None;
+        }
         let exit = self.exits.get_mut(index)?;
         if exit.is_resting(now) {
             return None;
@@ -510,7 +517,7 @@ impl Client {
             self.review_wanted.then_some((self.now, "window")),
         ];
         self.exits
-            .iter()
+            .live()
             .filter_map(wanted)
             .chain(own.into_iter().flatten())
             .min_by_key(|(at, _)| *at)
@@ -520,8 +527,13 @@ impl Client {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         for index in 0..self.exits.len() {
-            let exit = self.exits[index].id;
-            let result = self.exits[index].handle_timeout(now);
+            if !self.exits.is_live(index) {
+                continue;
+            }
+            let Some(of) = self.exits.get_mut(index) else {
+                continue;
+            };
+            let (exit, result) = (of.id, of.handle_timeout(now));
             self.absorb(exit, now);
             if let Err(violation) = result {
                 self.give_up(exit, violation, now);

@@ -56,6 +56,11 @@ pub(super) struct Billed {
 }
 
 impl Billed {
+    /// Whether something was said of contracts that nobody took.
+    pub(super) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     /// The features of HELLO.
     pub(super) fn features(offers: bool) -> u64 {
         if offers { feature::CONTRACTS } else { 0 }
@@ -103,7 +108,18 @@ impl Exit {
                 self.billed.tell(ContractNews::Refused { words });
                 Ok(())
             }
-            (message, _) => Err(Violation {
+            (
+                message @ (Control::Hello(_)
+                | Control::Welcome(_)
+                | Control::Contract(_)
+                | Control::Receipt(_)
+                | Control::FlowClose(_)
+                | Control::Resume(_)
+                | Control::Resumed(_)
+                | Control::Goaway(_)
+                | Control::Error(_)),
+                _,
+            ) => Err(Violation {
                 code: ErrorCode::WrongState,
                 words: format!("{} was not expected here", message.name()),
             }),
@@ -145,7 +161,7 @@ impl Client {
     /// As [`Client::with_contracts`].
     pub fn offer_contracts(&mut self) {
         self.terms.offers_contracts = true;
-        for exit in &mut self.exits {
+        for exit in self.exits.iter_mut() {
             exit.terms_mut().offers_contracts = true;
         }
     }

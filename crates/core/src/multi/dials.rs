@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rand::RngExt as _;
 
 use super::client::Client;
+use super::exit::Exit;
 use super::exit_id::ExitId;
 use super::verdict::No;
 use crate::health::uplink_doubt::DialAdvice;
@@ -33,9 +34,13 @@ impl Client {
     /// Starts the dials that may start.
     pub(super) fn start_dials(&mut self, now: Instant) {
         for index in 0..self.exits.len() {
+            // A member of the window is always live.
+            if !self.exits.is_live(index) {
+                continue;
+            }
             let exit = self.exits[index].id;
             match self.may_dial(exit, now) {
-                Ok(()) => self.exits[index].on_dialling(),
+                Ok(()) => self.exits.get_mut(index).map_or((), Exit::on_dialling),
                 Err(no) => self.dial_waits(exit, no),
             }
             self.absorb(exit, now);
@@ -65,7 +70,7 @@ impl Client {
     }
 
     fn pass_gates(
-        exit: &mut super::exit::Exit,
+        exit: &mut Exit,
         doubt: &mut crate::health::uplink_doubt::UplinkDoubt,
         budget: &mut crate::budget::DialBudget,
         now: Instant,

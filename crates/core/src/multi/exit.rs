@@ -92,7 +92,7 @@ pub(super) struct Exit {
     /// The path's progress when the session came up: more proves that it answers.
     pub(super) progress_before: u64,
     /// Of paths that ended.
-    progress_ended: u64,
+    pub(super) progress_ended: u64,
     sessions: u64,
     pub(super) resumes: u64,
     early_datagrams: u64,
@@ -132,6 +132,14 @@ impl Exit {
     /// Nothing is left of it: no session, no connection, no dial.
     pub(super) fn is_at_rest(&self) -> bool {
         self.path.is_none() && matches!(self.dial.state(), State::Waiting { .. })
+    }
+
+    /// Nothing is left of it, and all that came of it was taken.
+    pub(super) fn is_dormant(&self) -> bool {
+        self.is_at_rest()
+            && self.out.is_empty()
+            && self.news == News::default()
+            && !self.billed.has_news()
     }
 
     /// Another provider takes this place; what was counted in it stays.

@@ -125,6 +125,8 @@ pub struct FlowTable {
     /// The first moment heard of, and nanoseconds from it to the latest.
     epoch: Option<Instant>,
     latest: u64,
+    /// From when on the first flow is due, if it is known: nothing was done since it was looked for.
+    first_due: Option<Option<u64>>,
 }
 
 impl FlowTable {
@@ -140,6 +142,7 @@ impl FlowTable {
             counters: FlowsCounters::default(),
             epoch: None,
             latest: 0,
+            first_due: None,
         }
     }
 
@@ -169,6 +172,7 @@ impl FlowTable {
         }
         let class = flow.class();
         self.slots.renew(at, class);
+        self.first_due = None;
         self.slots.get(at)
     }
 
@@ -194,6 +198,7 @@ impl FlowTable {
         }
         let class = flow.class();
         self.slots.renew(at, class);
+        self.first_due = None;
         self.slots.get(at)
     }
 
@@ -245,6 +250,7 @@ impl FlowTable {
             active: self.latest,
         };
         let at = self.slots.insert(flow, flow.class());
+        self.first_due = None;
         let (hash, slots) = (&self.hash, &self.slots);
         let hash_of = |at: &u32| slots.get(*at).map_or(0, |flow| hash_of(hash, &flow.key));
         self.index.insert_unique(hash_of(&at), at, hash_of);
@@ -303,6 +309,7 @@ impl FlowTable {
             flow.active = active;
             reset(flow);
             self.slots.renew(at, Class::Lost);
+            self.first_due = None;
             *self.count_of(exit) -= 1;
             self.lost += 1;
             self.counters.lost += 1;
@@ -314,16 +321,19 @@ impl FlowTable {
     /// Forgets flows that are due at `now`, [`EXPIRE_MAX`] at most; how many.
     pub fn expire(&mut self, now: Instant) -> usize {
         self.advance(now);
-        (0..EXPIRE_MAX).take_while(|_| self.forget_due()).count()
+        let is_later = |due: Option<u64>| due.is_none_or(|at| at > self.latest);
+        if self.first_due.is_some_and(is_later) {
+            return 0;
+        }
+        let count = (0..EXPIRE_MAX).take_while(|_| self.forget_due()).count();
+        self.first_due = Some(self.look_for_due());
+        count
     }
 
     /// When to call [`FlowTable::expire`], and why.
     pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
-        let due = Class::ALL.into_iter().filter_map(|class| {
-            let eldest = self.slots.get(self.slots.eldest(class)?)?;
-            Some(self.due(eldest, class))
-        });
-        let at = self.epoch?.checked_add(Duration::from_nanos(due.min()?))?;
+        let due = self.first_due.unwrap_or_else(|| self.look_for_due())?;
+        let at = self.epoch?.checked_add(Duration::from_nanos(due))?;
         Some((at, "idle flow"))
     }
 
@@ -360,6 +370,15 @@ impl FlowTable {
     fn advance(&mut self, now: Instant) {
         let since = now.saturating_duration_since(*self.epoch.get_or_insert(now));
         self.latest = self.latest.max(nanos(since));
+    }
+
+    /// From when on the first flow is forgotten.
+    fn look_for_due(&self) -> Option<u64> {
+        let due = Class::ALL.into_iter().filter_map(|class| {
+            let eldest = self.slots.get(self.slots.eldest(class)?)?;
+            Some(self.due(eldest, class))
+        });
+        due.min()
     }
 
     /// From when on a flow of that class is forgotten.
@@ -423,6 +442,7 @@ impl FlowTable {
 
     fn forget(&mut self, at: u32) -> Option<Flow> {
         let flow = self.slots.remove(at)?;
+        self.first_due = None;
         let hash = hash_of(&self.hash, &flow.key);
         if let Ok(entry) = self.index.find_entry(hash, |place| *place == at) {
             entry.remove();

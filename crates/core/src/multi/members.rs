@@ -128,7 +128,7 @@ impl Client {
 
     /// Reads off the paths what scores are made of.
     fn measure(&mut self, now: Instant) {
-        for exit in &self.exits {
+        for exit in self.exits.live() {
             let (Some(path), Some(member)) = (&exit.path, self.members.of(exit.id)) else {
                 continue;
             };
@@ -141,7 +141,7 @@ impl Client {
             degraded: self.signal.is_degraded(now),
             in_doubt: self.doubt.is_in_doubt(now),
             flows: self.flows.len(),
-            usable: self.exits.iter().filter(|exit| exit.is_usable()).count(),
+            usable: self.exits.live().filter(|exit| exit.is_usable()).count(),
         }
     }
 
@@ -153,6 +153,10 @@ impl Client {
         let around = self.surroundings(now);
         let steps = self.window.review(&looks, &around, &mut self.damper, now);
         for step in steps {
+            if let Step::Join(exit) = &step {
+                // Its dial is to be asked for.
+                self.exits.get_mut(exit.index());
+            }
             if let Step::Leave(exit, why) = step
                 && let Some(of) = self.exits.get_mut(exit.index())
             {
@@ -170,7 +174,7 @@ impl Client {
     /// Lets the first choice ask often while it stalls, and the others rarely.
     fn lead(&mut self, now: Instant) {
         let main = self.main_exit().map(|exit| exit.id);
-        for exit in &mut self.exits {
+        for exit in self.exits.live_mut() {
             if let Some(path) = &mut exit.path {
                 path.set_eager(main == Some(exit.id), now);
             }
@@ -199,7 +203,7 @@ impl Client {
 
     /// Exits that a new flow could take.
     pub(super) fn candidates(&self, now: Instant) -> Vec<Candidate> {
-        let with_path = self.exits.iter().filter(|exit| exit.path.is_some());
+        let with_path = self.exits.live().filter(|exit| exit.path.is_some());
         with_path.map(|exit| self.candidate(exit, now)).collect()
     }
 

@@ -12,6 +12,7 @@ mod dial;
 mod dials;
 mod exit;
 mod exit_id;
+mod exits;
 pub mod flows;
 mod guard;
 mod may;

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use quell_wire::registry::ErrorCode;
 
-use super::{Provider, SessionId};
+use super::Provider;
 use crate::path::Violation;
 
 impl Provider {
@@ -38,13 +38,16 @@ impl Provider {
         if drain.is_zero() {
             return;
         }
-        for (id, session) in &mut self.sessions {
+        for id in self.sessions.ids() {
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
             if session.is_up() {
                 session.go_away(code, drain);
             } else if !session.is_suspended() {
                 session.close(said(code));
             }
-            self.ready.push_back(*id);
+            self.ready.push_back(id);
         }
     }
 
@@ -67,8 +70,7 @@ impl Provider {
 
     /// Ends every session with `code`: the provider stops.
     pub fn close_all(&mut self, code: ErrorCode) {
-        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
-        for id in ids {
+        for id in self.sessions.ids() {
             self.close(id, said(code));
             self.ready.push_back(id);
         }

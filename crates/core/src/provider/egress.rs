@@ -132,8 +132,8 @@ impl Provider {
 
     /// All sessions, with their lines.
     pub(super) fn session_statuses(&self) -> Vec<SessionStatus> {
-        let status = |(id, session): (&SessionId, &Session)| {
-            let (outward, inward) = (self.outward.status_of(*id), self.inward.status_of(*id));
+        let status = |(id, session): (SessionId, &Session)| {
+            let (outward, inward) = (self.outward.status_of(id), self.inward.status_of(id));
             let mut status = session.status();
             status.received_drops += outward.drops;
             SessionStatus {
@@ -142,9 +142,6 @@ impl Provider {
                 ..status
             }
         };
-        self.sessions
-            .iter()
-            .map(|(id, session)| status((id, session)))
-            .collect()
+        self.sessions.iter().map(status).collect()
     }
 }

@@ -28,6 +28,7 @@ mod roster;
 pub mod rules;
 mod session;
 mod session_contracts;
+mod sessions;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub use roster::Roster;
 use rules::{EgressCounters, EgressGuard, HostAddresses, RuleSet};
 pub use session::Output;
 use session::{Request, Session};
+use sessions::Sessions;
 
 use crate::budget::ProcessBudget;
 use crate::config::ProviderConfig;
@@ -83,8 +85,7 @@ pub struct Provider {
     budget: ProcessBudget,
     rng: SmallRng,
     next_id: u64,
-    /// Boxed: a map moves what is in it, and sessions are large.
-    sessions: BTreeMap<SessionId, Box<Session>>,
+    sessions: Sessions,
     by_key: HashMap<PublicKey, SessionId>,
     by_host: HashMap<u32, SessionId>,
     ready: VecDeque<SessionId>,
@@ -140,7 +141,7 @@ impl Provider {
             budget: ProcessBudget::default(),
             rng: SmallRng::seed_from_u64(seed),
             next_id: 0,
-            sessions: BTreeMap::new(),
+            sessions: Sessions::default(),
             by_key: HashMap::new(),
             by_host: HashMap::new(),
             ready: VecDeque::new(),
@@ -229,7 +230,7 @@ impl Provider {
     }
 
     fn session(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(&id).map(Box::as_ref)
+        self.sessions.get(&id)
     }
 
     fn refuse(&mut self, code: ErrorCode, words: String) -> Violation {
@@ -375,7 +376,7 @@ impl Provider {
         message: &[u8],
         now: Instant,
     ) -> Result<(), Backpressure> {
-        let lives = |session: &&mut Box<Session>| session.is_up() || session.is_suspended();
+        let lives = |session: &&mut Session| session.is_up() || session.is_suspended();
         let session = self.sessions.get_mut(&id).filter(lives);
         let session = session.ok_or(Backpressure::Ended)?;
         session.path().send_message(message, now)
