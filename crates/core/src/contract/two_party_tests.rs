@@ -78,6 +78,7 @@ struct World {
     meter: Meter,
     provider_health: BackendHealth,
     disk: BTreeMap<ContractId, Record>,
+    disk_floor_s: u64,
     connected: bool,
     to_provider: VecDeque<Said>,
     to_client: VecDeque<Vec<u8>>,
@@ -121,6 +122,7 @@ impl World {
             meter: Meter::default(),
             provider_health: health(seed + 1, now),
             disk: BTreeMap::new(),
+            disk_floor_s: 0,
             connected: false,
             to_provider: VecDeque::new(),
             to_client: VecDeque::new(),
@@ -250,6 +252,8 @@ impl World {
             for id in &batch.forgotten {
                 self.disk.remove(id);
             }
+            assert!(batch.floor_s >= self.disk_floor_s, "the floor fell");
+            self.disk_floor_s = batch.floor_s;
         }
         if fate == 3 {
             self.books.on_persisted(batch.id, self.now);
@@ -269,7 +273,10 @@ impl World {
         let (seed, wall_s) = (self.rng.random(), self.wall_s());
         let config = ContractsConfig::default();
         self.books = Books::new(config, verifier(), seed, wall_s, self.now);
-        let restored = self.books.restore(self.disk.values().copied());
+        let restored = self.books.restore(Stored {
+            records: self.disk.values().copied().collect(),
+            floor_s: self.disk_floor_s,
+        });
         assert_eq!(restored.refused, 0);
         self.meter = Meter::default();
     }

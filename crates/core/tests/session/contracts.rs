@@ -280,6 +280,30 @@ fn nothing_is_carried_before_a_contract_and_all_of_it_after() {
 }
 
 #[test]
+fn status_tells_of_the_books_and_why_a_session_is_paused() {
+    let mut pair = Pair::new(public(CLIENT), true);
+    let status = pair.provider.status();
+    assert!(status.sessions[0].billed);
+    let pause = status.sessions[0].pause.unwrap();
+    assert_eq!(
+        (pause.name, pause.words),
+        ("no_contract", "no contract came")
+    );
+    pair.contract(&contract(1, MIB));
+    pair.receipt(&receipt(1, CLIENT, 5_000));
+    let status = pair.provider.status();
+    assert_eq!(status.sessions[0].pause, None);
+    let books = status.contracts.unwrap();
+    assert_eq!(
+        (books.accounts, books.contracts, books.to_persist),
+        (1, 1, 1)
+    );
+    let listed = Pair::new(public(9), false).provider.status();
+    assert!(!listed.sessions[0].billed);
+    assert_eq!(listed.sessions[0].pause, None);
+}
+
+#[test]
 fn a_session_pauses_at_the_unsigned_limit_and_goes_on_by_a_durable_receipt() {
     let mut pair = Pair::with_contract(64 * MIB);
     pair.up(600);
@@ -343,9 +367,16 @@ fn a_contract_that_is_not_honoured_is_answered_and_the_session_goes_on() {
     };
     pair.contract(&forged);
     let said = pair.news();
-    let [ContractNews::Refused { words }] = said.as_slice() else {
+    let [
+        ContractNews::Refused {
+            contract: of,
+            words,
+        },
+    ] = said.as_slice()
+    else {
         panic!("{said:?}");
     };
+    assert_eq!(*of, Some(forged.terms.contract_id));
     assert!(words.ends_with("its signature does not hold"), "{words}");
     pair.contract(&contract(1, MIB));
     assert_eq!((pair.pause(), pair.news().len()), (None, 0));
