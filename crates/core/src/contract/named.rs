@@ -1,13 +1,13 @@
 //! Which contract a refusal is of.
 //!
 //! An ERROR is a code and words for people; a client with several contracts in hand must know which of them is meant, or
-//! it gives up good ones with the bad. So the words of a refused contract begin with its id:
+//! it gives up good ones with the bad. So the words of a refused contract name it, after those of the code:
 //!
 //! ```text
-//! contract 0101…01: it ended 5 s ago
+//! …: contract 0101…01: it ended 5 s ago
 //! ```
 //!
-//! Words that begin otherwise are of no contract that is known, and then of all. Whatever they say, they come from the
+//! Words that do not are of no contract that is known, and then of all. Whatever they say, they come from the
 //! provider, which may stop carrying at any time anyway: by a lie it loses what it would have been paid.
 
 use quell_wire::contract::{ContractId, SignedContract};
@@ -26,7 +26,8 @@ pub(crate) fn refusal_words(form: &[u8], refusal: &ContractRefusal) -> String {
 
 /// The contract that such words are of.
 pub(crate) fn named_in(words: &str) -> Option<ContractId> {
-    let (id, _) = words.strip_prefix(BEGINS)?.split_once(": ")?;
+    let mut parts = words.split(": ");
+    let id = parts.find_map(|part| part.strip_prefix(BEGINS))?;
     if id.len() != 32 || !id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
@@ -54,6 +55,8 @@ mod tests {
         for words in [&words[9..], &shorter, &signed, "contract : it", "", "é"] {
             assert_eq!(named_in(words), None, "{words}");
         }
+        let told = format!("refused: {words}");
+        assert_eq!(named_in(&told), Some(of.terms.contract_id));
         let words = refusal_words(&[1], &ContractRefusal::TooMany);
         assert_eq!(named_in(&words), None);
     }

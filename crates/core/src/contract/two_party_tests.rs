@@ -6,6 +6,8 @@
 //! must be what is durable.
 #![allow(clippy::unwrap_used)]
 
+mod outage;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,7 @@ struct Backend {
     issued: BTreeMap<([u8; 16], usize), SignedContract>,
     settled: BTreeMap<ContractId, u64>,
     requests: u64,
+    filings: u64,
 }
 
 impl Backend {
@@ -55,7 +58,11 @@ impl Backend {
         let contract = SignedContract::decode(&record.contract).unwrap();
         let receipt = verify::verify_receipt(&record.receipt, &contract.terms, 0).unwrap();
         let total = self.settled.entry(receipt.terms.contract_id).or_default();
-        *total = receipt.terms.bytes_total.max(*total);
+        assert!(
+            receipt.terms.bytes_total >= *total,
+            "a total that is filed fell"
+        );
+        *total = receipt.terms.bytes_total;
         Filed::Settled(*total)
     }
 }
@@ -333,6 +340,7 @@ impl World {
         let Some(request) = self.books.poll_filing(&self.provider_health, self.now) else {
             return;
         };
+        self.backend.filings += 1;
         let lost = loses && self.rng.random_bool(0.3);
         let outcomes: Vec<_> = if self.backend.up {
             request
@@ -381,9 +389,13 @@ impl World {
 
     /// One step in which nothing fails.
     fn heal(&mut self) {
+        self.heal_with(50);
+    }
+
+    fn heal_with(&mut self, packets: u64) {
         self.backend.up = true;
         self.connect();
-        self.traffic(50);
+        self.traffic(packets);
         self.sign();
         self.stream();
         self.persist(false);
