@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde::Serialize;
 
 use crate::budget::{DialStatus, QuietStatus};
+use crate::contract::{BooksStatus, Pause};
 use crate::drops::Drops;
 use crate::flap::FlapCounters;
 use crate::health::dial_gate::DialGateStatus;
@@ -219,6 +220,28 @@ pub struct SessionStatus {
     pub outward: ShareStatus,
     /// The world's packets that wait for its share.
     pub inward: ShareStatus,
+    /// It is carried under contracts alone.
+    pub billed: bool,
+    /// Why nothing is carried for it at the moment; `None` while it is.
+    pub pause: Option<PauseStatus>,
+}
+
+/// Why a session that is carried under contracts is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PauseStatus {
+    /// For programs: see [`Pause::name`].
+    pub name: &'static str,
+    /// For people.
+    pub words: &'static str,
+}
+
+impl From<Pause> for PauseStatus {
+    fn from(pause: Pause) -> Self {
+        Self {
+            name: pause.name(),
+            words: pause.words(),
+        }
+    }
 }
 
 /// A provider.
@@ -244,6 +267,8 @@ pub struct ProviderStatus {
     pub inward: ShareStatus,
     /// The month, and what was carried in it.
     pub month: Option<MonthStatus>,
+    /// Its contracts and receipts; `None` where it carries listed clients alone.
+    pub contracts: Option<BooksStatus>,
     /// Datagrams that came for a session that was not up.
     pub early_datagrams: u64,
     /// What the paths of sessions that are gone did, all together.

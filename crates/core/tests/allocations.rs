@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quell_core::budget::{ProcessBudget, SilenceBudget};
-use quell_core::config::LaneConfig;
 use quell_core::config::receive::ReceiveConfig;
+use quell_core::config::{ContractsConfig, LaneConfig};
+use quell_core::contract::{Books, Carried, Meter, Trusted, Verifier, seal};
 use quell_core::recv::ReceiveSequence;
 use quell_core::send::{AlwaysHealthy, Delivery, SendSequence};
+use quell_wire::contract::{ContractId, ContractTerms};
 use quell_wire::frame::{Credit, Frame, Frames, Lane, Pack, PackFlags};
+use quell_wire::key::SecretKey;
 
 const PACK_BYTES: usize = 200;
 /// Time between two packs.
@@ -148,6 +151,47 @@ fn with_losses_and_resends_nothing_is_allocated_either() {
         assert_eq!(count, 0, "{in_flight} in flight");
         assert!(delivered > PACKS / 2, "{delivered} packs came out");
     }
+}
+
+/// Looks at the books as often as packets come with a rate of 100 MB/s and a look each 50 ms.
+#[test]
+fn a_billed_session_allocates_nothing_for_a_packet_or_a_look() {
+    let (now, key) = (Instant::now(), |of| SecretKey::from_bytes([of; 32]));
+    let terms = ContractTerms {
+        key_id: seal::key_id(&seal::public_key(&key(1))),
+        contract_id: ContractId([1; 16]),
+        client_key: seal::public_key(&key(3)),
+        provider_key: seal::public_key(&key(2)),
+        bytes: 1 << 40,
+        not_before_s: 1_900_000_000,
+        not_after_s: 1_900_003_600,
+        grace_bytes: 0,
+        grace_s: 0,
+    };
+    let client = terms.client_key;
+    let verifier = Verifier {
+        trusted: Trusted::try_new(&[seal::public_key(&key(1))]).unwrap(),
+        provider_key: terms.provider_key,
+        clock_skew: Duration::from_secs(300),
+    };
+    let config = ContractsConfig {
+        exposure_bytes: 1 << 30,
+        ..ContractsConfig::default()
+    };
+    let mut books = Books::new(config, verifier, 1, 1_900_000_000, now);
+    let form = seal::sign_contract(&key(1), terms).encode();
+    books.on_contract(&client, &form, now).unwrap();
+    let mut meter = Meter::default();
+    books.judge(&client, &mut meter, now);
+    let info = allocation_counter::measure(|| {
+        for packet in 0..PACKS {
+            assert!(meter.admit(Carried::Known, PACK_BYTES));
+            if packet % 1_000 == 0 {
+                books.judge(&client, &mut meter, now);
+            }
+        }
+    });
+    assert_eq!(info.count_total, 0);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use parking_lot::Mutex;
 use quell_backend::ask::Backend;
 use quell_core::config::ContractsConfig;
-use quell_core::contract::{Record, Trusted};
+use quell_core::contract::{Stored, Trusted};
 use quell_core::provider::Roster;
 use quell_egress::userspace::UserspaceStatus;
 use quell_net::backend::BackendHandle;
@@ -184,7 +184,7 @@ impl Provider {
 struct Books {
     backend: Arc<dyn Backend>,
     receipts: Receipts,
-    records: Vec<Record>,
+    stored: Stored,
     keys: TrustedFile,
     trusted: Trusted,
     addresses: Vec<String>,
@@ -193,7 +193,7 @@ struct Books {
 impl Books {
     fn open(file: &ProviderFile, backend: Arc<dyn Backend>) -> Result<Self, Error> {
         let (folder, name) = (&file.state_dir, file.egress.tun_name.as_str());
-        let (receipts, records) = Receipts::open(folder, name)?;
+        let (receipts, stored) = Receipts::open(folder, name)?;
         let (keys, known) = TrustedFile::open(folder, name)?;
         let trusted = match known {
             Some(keys) => Trusted::try_new(&keys)?,
@@ -203,7 +203,7 @@ impl Books {
         Ok(Self {
             backend,
             receipts,
-            records,
+            stored,
             keys,
             trusted,
             addresses: addresses.collect(),
@@ -218,7 +218,7 @@ impl Books {
         let bill = BillSettings {
             contracts: ContractsConfig::default(),
             trusted: self.trusted,
-            records: self.records,
+            stored: self.stored,
         };
         let billing = engine.bill(bill, rand::random());
         // It ends with the engine, and is not waited for: what gave credit is durable.

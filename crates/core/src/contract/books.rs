@@ -11,7 +11,8 @@
 //! An account belongs to a key and outlives its sessions, so that nobody sheds a debt by connecting anew, and no
 //! contract gives its bytes twice. It goes when nothing can come of its contracts any more, a day after the last of them
 //! ended ([`KEPT_S`]); what ended by then is refused for good by `floor_s`, whatever the wall clock says later. What is on
-//! disk goes with it, if the backend has it.
+//! disk goes with it, if the backend has it, and `floor_s` goes to the disk no later than that: a clock that jumped and a
+//! restart together make no contract begin anew.
 //!
 //! How many contracts are remembered is bounded: one more is refused, and the client told why.
 //!
@@ -25,12 +26,13 @@ use quell_wire::contract::{ContractId, ContractTerms, SignedContract, SignedRece
 use quell_wire::key::PublicKey;
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
+use serde::Serialize;
 
 use super::account::{Account, Meter, Terms, Verdict, ends_for_good_s};
 use super::asked::{AskEnd, RefusedFor};
 use super::filing::{Filed, Filing, FilingRequest};
 use super::grace::Grace;
-use super::journal::{Batch, Journal, Record};
+use super::journal::{Batch, Journal, Record, Stored};
 use super::verify::{ContractRefusal, ReceiptRefusal, Verifier};
 use super::wall::Wall;
 use crate::config::ContractsConfig;
@@ -43,7 +45,7 @@ pub const KEPT_S: u64 = 86_400;
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// A snapshot, for status and metrics.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct BooksStatus {
     /// Keys with contracts.
     pub accounts: usize,
@@ -58,9 +60,9 @@ pub struct BooksStatus {
     /// Receipts that the backend settled.
     pub settled: u64,
     /// Contracts and receipts that were refused here, by reason.
-    pub refused: Vec<(&'static str, u64)>,
+    pub refused: BTreeMap<&'static str, u64>,
     /// Receipts that the backend refused, by reason.
-    pub refused_by_backend: Vec<(&'static str, u64)>,
+    pub refused_by_backend: BTreeMap<&'static str, u64>,
     /// Outages of the backend so far.
     pub outages: u64,
     /// Bytes of grace given in this outage, or the last.
@@ -127,9 +129,10 @@ impl Books {
     }
 
     /// Takes up what a store kept. To be said once, before any session.
-    pub fn restore(&mut self, records: impl IntoIterator<Item = Record>) -> Restored {
+    pub fn restore(&mut self, stored: Stored) -> Restored {
+        self.raise_floor(stored.floor_s);
         let mut restored = Restored::default();
-        for record in records {
+        for record in stored.records {
             let taken = self.restore_one(&record);
             restored.taken += usize::from(taken);
             restored.refused += usize::from(!taken);
@@ -156,6 +159,11 @@ impl Books {
         account.restore(&contract, record, total);
         self.filing.on_durable(id, *record, total);
         true
+    }
+
+    fn raise_floor(&mut self, floor_s: u64) {
+        self.floor_s = self.floor_s.max(floor_s);
+        self.journal.raise_floor(self.floor_s);
     }
 
     fn remember(&mut self, terms: &ContractTerms) {
@@ -409,7 +417,7 @@ impl Books {
             }
             keep
         });
-        self.floor_s = floor_s;
+        self.raise_floor(floor_s);
         let (accounts, filing) = (&self.accounts, &self.filing);
         let gone = |id: &ContractId, key: &PublicKey, until: u64| {
             until < wall_s && !accounts.contains_key(key) && filing.is_filed(id)
@@ -432,7 +440,6 @@ impl Books {
         let (to_persist, persist_failures) = self.journal.counters();
         let (to_file, settled) = self.filing.counters();
         let (outages, grace_bytes, _) = self.grace.counters();
-        let refused = self.refused.iter().map(|(name, count)| (*name, *count));
         let by_backend = self.filing.refusals();
         BooksStatus {
             accounts: self.accounts.len(),
@@ -441,7 +448,7 @@ impl Books {
             persist_failures,
             to_file,
             settled,
-            refused: refused.collect(),
+            refused: self.refused.clone(),
             refused_by_backend: by_backend.map(|(of, count)| (of.name(), count)).collect(),
             outages,
             grace_bytes,

@@ -56,6 +56,17 @@ pub struct Batch {
     pub records: Vec<(ContractId, Record)>,
     /// To be deleted.
     pub forgotten: Vec<ContractId>,
+    /// To be stored in the place of the one before, in the same transaction: see [`Stored::floor_s`]. It never falls.
+    pub floor_s: u64,
+}
+
+/// What a store gives back at a start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// The latest of each contract.
+    pub records: Vec<Record>,
+    /// Contracts that end no later than this, in seconds since 1970 UTC, are refused: records of them may be gone.
+    pub floor_s: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +80,9 @@ struct Noted {
 pub struct Journal {
     gathering: BTreeMap<ContractId, Noted>,
     forgetting: BTreeSet<ContractId>,
+    floor_s: u64,
+    /// No batch that is durable has it yet.
+    floor_due: bool,
     in_flight: Option<Batch>,
     next_id: u64,
     backoff: Backoff,
@@ -85,6 +99,8 @@ impl Journal {
         Self {
             gathering: BTreeMap::new(),
             forgetting: BTreeSet::new(),
+            floor_s: 0,
+            floor_due: false,
             in_flight: None,
             next_id: 0,
             backoff: Backoff::new(base, max, 0.75, 1.25),
@@ -111,6 +127,12 @@ impl Journal {
         self.forgetting.insert(id);
     }
 
+    /// Contracts that end no later than this are refused from here on, after a restart too. A lower one changes nothing.
+    pub fn raise_floor(&mut self, floor_s: u64) {
+        self.floor_due |= floor_s > self.floor_s;
+        self.floor_s = self.floor_s.max(floor_s);
+    }
+
     /// What is to be written next; nothing while a batch is in flight, or the disk rests from a failure.
     pub fn poll_persist(&mut self, now: Instant) -> Option<Batch> {
         let rests = self.not_before.is_some_and(|until| now < until);
@@ -135,7 +157,9 @@ impl Journal {
             id,
             records,
             forgotten,
+            floor_s: self.floor_s,
         };
+        self.floor_due = false;
         self.in_flight = Some(batch.clone());
         Some(batch)
     }
@@ -165,11 +189,12 @@ impl Journal {
         let came_back = |id: &ContractId| !self.gathering.contains_key(id);
         let forgotten: Vec<_> = batch.forgotten.into_iter().filter(came_back).collect();
         self.forgetting.extend(forgotten);
+        self.floor_due = true;
         self.not_before = Some(after(now, self.backoff.failed(&mut self.rng)));
     }
 
     fn has_something(&self) -> bool {
-        !self.gathering.is_empty() || !self.forgetting.is_empty()
+        !self.gathering.is_empty() || !self.forgetting.is_empty() || self.floor_due
     }
 
     /// When [`Journal::poll_persist`] has something, if that is a matter of time.

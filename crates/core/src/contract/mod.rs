@@ -10,6 +10,7 @@
 //! | `filing` | which receipts are with the backend |
 //! | `books` | all of it, for a provider |
 //! | `wallet` | which contracts a client holds, wants, and signs for |
+//! | `named` | which contract a refusal is of |
 //! | `asked` | how a question to the backend ended |
 //! | `wall` | how late it is between two readings of the clock |
 //!
@@ -22,6 +23,7 @@ pub mod books;
 pub mod filing;
 pub mod grace;
 pub mod journal;
+pub(crate) mod named;
 pub mod seal;
 #[cfg(test)]
 mod testing;
@@ -35,6 +37,6 @@ pub use account::{Account, Carried, Meter, Pause, Verdict};
 pub use asked::{AskEnd, RefusedFor};
 pub use books::{Books, BooksStatus, Restored};
 pub use filing::{Filed, FilingRequest};
-pub use journal::{Batch, Record};
+pub use journal::{Batch, Record, Stored};
 pub use verify::{ContractRefusal, ReceiptRefusal, Trusted, Verifier};
 pub use wallet::{Wallet, WalletStatus};

@@ -6,6 +6,8 @@
 //! must be what is durable.
 #![allow(clippy::unwrap_used)]
 
+mod outage;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,7 @@ struct Backend {
     issued: BTreeMap<([u8; 16], usize), SignedContract>,
     settled: BTreeMap<ContractId, u64>,
     requests: u64,
+    filings: u64,
 }
 
 impl Backend {
@@ -55,7 +58,11 @@ impl Backend {
         let contract = SignedContract::decode(&record.contract).unwrap();
         let receipt = verify::verify_receipt(&record.receipt, &contract.terms, 0).unwrap();
         let total = self.settled.entry(receipt.terms.contract_id).or_default();
-        *total = receipt.terms.bytes_total.max(*total);
+        assert!(
+            receipt.terms.bytes_total >= *total,
+            "a total that is filed fell"
+        );
+        *total = receipt.terms.bytes_total;
         Filed::Settled(*total)
     }
 }
@@ -78,6 +85,7 @@ struct World {
     meter: Meter,
     provider_health: BackendHealth,
     disk: BTreeMap<ContractId, Record>,
+    disk_floor_s: u64,
     connected: bool,
     to_provider: VecDeque<Said>,
     to_client: VecDeque<Vec<u8>>,
@@ -121,6 +129,7 @@ impl World {
             meter: Meter::default(),
             provider_health: health(seed + 1, now),
             disk: BTreeMap::new(),
+            disk_floor_s: 0,
             connected: false,
             to_provider: VecDeque::new(),
             to_client: VecDeque::new(),
@@ -250,6 +259,8 @@ impl World {
             for id in &batch.forgotten {
                 self.disk.remove(id);
             }
+            assert!(batch.floor_s >= self.disk_floor_s, "the floor fell");
+            self.disk_floor_s = batch.floor_s;
         }
         if fate == 3 {
             self.books.on_persisted(batch.id, self.now);
@@ -269,7 +280,10 @@ impl World {
         let (seed, wall_s) = (self.rng.random(), self.wall_s());
         let config = ContractsConfig::default();
         self.books = Books::new(config, verifier(), seed, wall_s, self.now);
-        let restored = self.books.restore(self.disk.values().copied());
+        let restored = self.books.restore(Stored {
+            records: self.disk.values().copied().collect(),
+            floor_s: self.disk_floor_s,
+        });
         assert_eq!(restored.refused, 0);
         self.meter = Meter::default();
     }
@@ -326,6 +340,7 @@ impl World {
         let Some(request) = self.books.poll_filing(&self.provider_health, self.now) else {
             return;
         };
+        self.backend.filings += 1;
         let lost = loses && self.rng.random_bool(0.3);
         let outcomes: Vec<_> = if self.backend.up {
             request
@@ -374,9 +389,13 @@ impl World {
 
     /// One step in which nothing fails.
     fn heal(&mut self) {
+        self.heal_with(50);
+    }
+
+    fn heal_with(&mut self, packets: u64) {
         self.backend.up = true;
         self.connect();
-        self.traffic(50);
+        self.traffic(packets);
         self.sign();
         self.stream();
         self.persist(false);

@@ -16,6 +16,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use quell_wire::contract::ContractId;
 use quell_wire::control::{Contract, Control, ErrorMessage, Receipt};
 use quell_wire::registry::{ErrorCode, feature};
 
@@ -23,6 +24,7 @@ use super::client::Client;
 use super::dial::State;
 use super::exit::Exit;
 use super::exit_id::ExitId;
+use crate::contract::named::named_in;
 use crate::path::{Path, Violation};
 
 /// Most news of one exit that wait for the driver; further receipts that were sent back are dropped.
@@ -35,6 +37,8 @@ pub enum ContractNews {
     Wanted,
     /// It does not honour a contract, and says why.
     Refused {
+        /// Which; `None` where it does not say.
+        contract: Option<ContractId>,
         /// For people.
         words: String,
     },
@@ -105,7 +109,8 @@ impl Exit {
             (Control::Error(ErrorMessage { code, words }), true)
                 if code == ErrorCode::ContractRefused.code() =>
             {
-                self.billed.tell(ContractNews::Refused { words });
+                let contract = named_in(&words);
+                self.billed.tell(ContractNews::Refused { contract, words });
                 Ok(())
             }
             (

@@ -19,6 +19,7 @@ use quell_wire::registry::{ErrorCode, feature};
 
 use super::{Provider, SessionId};
 use crate::contract::books::BooksStatus;
+use crate::contract::named::refusal_words;
 use crate::contract::verify::{ContractRefusal, ReceiptRefusal};
 use crate::contract::{AskEnd, Batch, Books, Filed, FilingRequest, Pause, RefusedFor, Trusted};
 use crate::health::BackendHealth;
@@ -148,8 +149,13 @@ impl Provider {
     }
 
     /// Asks the books how the session goes on.
+    ///
+    /// Each look sees how the backend is: a session that is paused is looked at each second, so grace begins within one of
+    /// the backend's being degraded, whoever calls [`Provider::handle_contracts`] when.
     pub(super) fn look(&mut self, id: SessionId, now: Instant) {
+        let degraded = self.signal.is_degraded(now);
         if let (Some(books), Some(session)) = (&mut self.contracts, self.sessions.get_mut(&id)) {
+            books.on_backend(degraded);
             session.look(books, now);
         }
     }
@@ -186,7 +192,7 @@ impl Provider {
                 let last = last.flat_map(|account| account.receipts());
                 last.for_each(|form| session.send_back(form));
             }
-            Err(refusal) => session.refuse_contract(&refusal.to_string()),
+            Err(refusal) => session.refuse_contract(&refusal_words(form, &refusal)),
         }
         self.look(id, now);
     }

@@ -487,6 +487,7 @@ impl Provider {
             tun_drops: self.tun_drops + self.inward.status().drops,
             inward: self.inward.status(),
             month: Some(self.ceiling.status()),
+            contracts: self.contracts_status(),
             early_datagrams: self.early_datagrams,
             ended: self.ended,
             ended_received_drops: self.ended_received_drops,

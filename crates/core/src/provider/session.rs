@@ -617,6 +617,8 @@ impl Session {
             usage: self.limits.status(),
             outward: ShareStatus::default(),
             inward: ShareStatus::default(),
+            billed: self.is_billed(),
+            pause: self.pause().map(Into::into),
         }
     }
 }

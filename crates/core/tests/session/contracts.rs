@@ -16,22 +16,22 @@ use quell_wire::registry::{ErrorCode, VERSION, feature};
 
 use super::common::*;
 
-const WALL_S: u64 = 1_900_000_000;
-const MIB: u64 = 1 << 20;
+pub(super) const WALL_S: u64 = 1_900_000_000;
+pub(super) const MIB: u64 = 1 << 20;
 
-fn secret(of: u8) -> SecretKey {
+pub(super) fn secret(of: u8) -> SecretKey {
     SecretKey::from_bytes([of; 32])
 }
 
-fn public(of: u8) -> PublicKey {
+pub(super) fn public(of: u8) -> PublicKey {
     seal::public_key(&secret(of))
 }
 
-const BACKEND: u8 = 21;
-const PROVIDER: u8 = 22;
-const CLIENT: u8 = 23;
+pub(super) const BACKEND: u8 = 21;
+pub(super) const PROVIDER: u8 = 22;
+pub(super) const CLIENT: u8 = 23;
 
-fn contract(id: u8, bytes: u64) -> SignedContract {
+pub(super) fn contract(id: u8, bytes: u64) -> SignedContract {
     let terms = ContractTerms {
         key_id: seal::key_id(&public(BACKEND)),
         contract_id: ContractId([id; 16]),
@@ -46,7 +46,7 @@ fn contract(id: u8, bytes: u64) -> SignedContract {
     seal::sign_contract(&secret(BACKEND), terms)
 }
 
-fn receipt(of: u8, by: u8, bytes_total: u64) -> Vec<u8> {
+pub(super) fn receipt(of: u8, by: u8, bytes_total: u64) -> Vec<u8> {
     let terms = ReceiptTerms {
         contract_id: ContractId([of; 16]),
         provider_key: public(PROVIDER),
@@ -56,7 +56,7 @@ fn receipt(of: u8, by: u8, bytes_total: u64) -> Vec<u8> {
     seal::sign_receipt(&secret(by), terms).encode().to_vec()
 }
 
-fn billing_provider(now: Instant) -> Provider {
+pub(super) fn billing_provider(now: Instant) -> Provider {
     let roster = Roster::try_new([("listed".to_owned(), public(9))]).unwrap();
     let pool = AddressPool::try_new(Some("10.85.0.0/24".parse().unwrap()), None).unwrap();
     let verifier = Verifier {
@@ -70,21 +70,25 @@ fn billing_provider(now: Instant) -> Provider {
 }
 
 /// A client and a provider with nothing between them.
-struct Pair {
-    client: Client,
-    provider: Provider,
-    id: Option<SessionId>,
-    attempt: u64,
-    key: PublicKey,
-    now: Instant,
-    to_user: usize,
-    to_world: usize,
-    closed: Option<Violation>,
+pub(super) struct Pair {
+    pub(super) client: Client,
+    pub(super) provider: Provider,
+    pub(super) id: Option<SessionId>,
+    pub(super) attempt: u64,
+    pub(super) key: PublicKey,
+    pub(super) now: Instant,
+    pub(super) to_user: usize,
+    pub(super) to_world: usize,
+    pub(super) closed: Option<Violation>,
 }
 
 impl Pair {
-    fn new(key: PublicKey, offers: bool) -> Self {
+    pub(super) fn new(key: PublicKey, offers: bool) -> Self {
         let now = Instant::now();
+        Self::over(billing_provider(now), key, offers, now)
+    }
+
+    pub(super) fn over(provider: Provider, key: PublicKey, offers: bool, now: Instant) -> Self {
         let client = Client::new(ClientConfig::default(), "test", 1_500, 7, now);
         let client = if offers {
             client.with_contracts()
@@ -93,7 +97,7 @@ impl Pair {
         };
         let mut pair = Self {
             client,
-            provider: billing_provider(now),
+            provider,
             id: None,
             attempt: 0,
             key,
@@ -107,14 +111,14 @@ impl Pair {
     }
 
     /// A session that is up under a contract of so many bytes.
-    fn with_contract(bytes: u64) -> Self {
+    pub(super) fn with_contract(bytes: u64) -> Self {
         let mut pair = Self::new(public(CLIENT), true);
         assert_eq!(pair.news(), [ContractNews::Wanted]);
         pair.contract(&contract(1, bytes));
         pair
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..200 {
             let carrier = facts(1_414);
             self.client
@@ -139,7 +143,7 @@ impl Pair {
         }
     }
 
-    fn on_client(&mut self, output: multi::Output) {
+    pub(super) fn on_client(&mut self, output: multi::Output) {
         match (output, self.id) {
             (multi::Output::Dial { attempt, .. }, _) => {
                 self.attempt = attempt;
@@ -157,7 +161,7 @@ impl Pair {
         }
     }
 
-    fn on_provider(&mut self, output: provider::Output) {
+    pub(super) fn on_provider(&mut self, output: provider::Output) {
         match output {
             provider::Output::Control(bytes) => {
                 self.client
@@ -180,12 +184,12 @@ impl Pair {
         }
     }
 
-    fn news(&mut self) -> Vec<ContractNews> {
+    pub(super) fn news(&mut self) -> Vec<ContractNews> {
         let news = std::iter::from_fn(|| self.client.poll_contract_news());
         news.map(|(_, news)| news).collect()
     }
 
-    fn contract(&mut self, contract: &SignedContract) {
+    pub(super) fn contract(&mut self, contract: &SignedContract) {
         assert!(
             self.client
                 .send_contract(EXIT, &contract.encode(), self.now)
@@ -193,18 +197,18 @@ impl Pair {
         self.settle();
     }
 
-    fn receipt(&mut self, form: &[u8]) {
+    pub(super) fn receipt(&mut self, form: &[u8]) {
         assert!(self.client.send_receipt(EXIT, form, self.now));
         self.settle();
     }
 
-    fn persist(&mut self) {
+    pub(super) fn persist(&mut self) {
         let batch = self.provider.poll_persist(self.now).unwrap();
         self.provider.on_persisted(batch.id, self.now);
         self.settle();
     }
 
-    fn own(&self) -> std::net::IpAddr {
+    pub(super) fn own(&self) -> std::net::IpAddr {
         self.client
             .status(self.now)
             .addresses
@@ -215,7 +219,7 @@ impl Pair {
             .into()
     }
 
-    fn up(&mut self, packets: usize) {
+    pub(super) fn up(&mut self, packets: usize) {
         for _ in 0..packets {
             let packet = packet(self.own(), ip(WORLD_V4), 1_000);
             self.client.handle_packet(packet, self.now);
@@ -223,7 +227,7 @@ impl Pair {
         }
     }
 
-    fn down(&mut self, packets: usize) {
+    pub(super) fn down(&mut self, packets: usize) {
         for _ in 0..packets {
             let packet = packet(ip(WORLD_V4), self.own(), 1_000);
             self.provider.handle_packet(packet, self.now);
@@ -231,11 +235,11 @@ impl Pair {
         }
     }
 
-    fn pause(&self) -> Option<Pause> {
+    pub(super) fn pause(&self) -> Option<Pause> {
         self.provider.pause_of(self.id.unwrap())
     }
 
-    fn unpaid(&self) -> (u64, u64) {
+    pub(super) fn unpaid(&self) -> (u64, u64) {
         let status = self.provider.status();
         assert_eq!(status.unaccounted, 0, "the books do not close");
         let sessions = status.sessions.iter();
@@ -244,7 +248,7 @@ impl Pair {
         (outwards.sum(), inwards)
     }
 
-    fn pass(&mut self, seconds: u32) {
+    pub(super) fn pass(&mut self, seconds: u32) {
         for _ in 0..seconds {
             self.now += S;
             let id = self.id.unwrap();
@@ -277,6 +281,30 @@ fn nothing_is_carried_before_a_contract_and_all_of_it_after() {
     // What the client is to sign for: each packet once.
     assert_eq!(pair.client.take_billed(EXIT), 9_000);
     assert_eq!(pair.client.take_billed(EXIT), 0);
+}
+
+#[test]
+fn status_tells_of_the_books_and_why_a_session_is_paused() {
+    let mut pair = Pair::new(public(CLIENT), true);
+    let status = pair.provider.status();
+    assert!(status.sessions[0].billed);
+    let pause = status.sessions[0].pause.unwrap();
+    assert_eq!(
+        (pause.name, pause.words),
+        ("no_contract", "no contract came")
+    );
+    pair.contract(&contract(1, MIB));
+    pair.receipt(&receipt(1, CLIENT, 5_000));
+    let status = pair.provider.status();
+    assert_eq!(status.sessions[0].pause, None);
+    let books = status.contracts.unwrap();
+    assert_eq!(
+        (books.accounts, books.contracts, books.to_persist),
+        (1, 1, 1)
+    );
+    let listed = Pair::new(public(9), false).provider.status();
+    assert!(!listed.sessions[0].billed);
+    assert_eq!(listed.sessions[0].pause, None);
 }
 
 #[test]
@@ -343,9 +371,16 @@ fn a_contract_that_is_not_honoured_is_answered_and_the_session_goes_on() {
     };
     pair.contract(&forged);
     let said = pair.news();
-    let [ContractNews::Refused { words }] = said.as_slice() else {
+    let [
+        ContractNews::Refused {
+            contract: of,
+            words,
+        },
+    ] = said.as_slice()
+    else {
         panic!("{said:?}");
     };
+    assert_eq!(*of, Some(forged.terms.contract_id));
     assert!(words.ends_with("its signature does not hold"), "{words}");
     pair.contract(&contract(1, MIB));
     assert_eq!((pair.pause(), pair.news().len()), (None, 0));

@@ -9,6 +9,8 @@ mod budget;
 mod clock;
 mod common;
 mod contracts;
+mod contracts_grace;
+mod contracts_hostile;
 mod dialing;
 mod drain;
 mod endurance;

@@ -248,9 +248,9 @@ impl Payments {
                     }
                     self.look_due = true;
                 }
-                ContractNews::Refused { words } => {
+                ContractNews::Refused { contract, words } => {
                     warn!(%exit, words, "the provider does not honour a contract");
-                    self.wallet.on_contract_refused(&party, now);
+                    self.wallet.on_contract_refused(&party, contract, now);
                 }
                 ContractNews::SentBack(form) => {
                     self.wallet.on_echo(&party, &form);

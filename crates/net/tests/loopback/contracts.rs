@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quell_core::config::{ContractsConfig, ProviderConfig, WalletConfig};
 use quell_core::contract::wallet::WantOutcome;
-use quell_core::contract::{AskEnd, Filed, RefusedFor, Trusted, seal};
+use quell_core::contract::{AskEnd, Filed, RefusedFor, Stored, Trusted, seal};
 use quell_net::backend::BackendSettings;
 use quell_net::engine::client::{ClientReport, Server};
 use quell_net::engine::paying::{ContractsEnded, PaySettings, Paying};
@@ -170,7 +170,7 @@ fn world(allows: u64, refuses: bool) -> World {
                     ..ContractsConfig::default()
                 },
                 trusted,
-                records: Vec::new(),
+                stored: Stored::default(),
             };
             of_provider.serve_provider(engine.bill(settings, 1));
         },

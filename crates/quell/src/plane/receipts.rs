@@ -16,7 +16,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use quell_core::contract::{Batch, Record};
+use quell_core::contract::{Batch, Record, Stored};
 use quell_wire::contract::{CONTRACT_LEN, RECEIPT_LEN};
 use redb::backends::FileBackend;
 use redb::{
@@ -33,6 +33,8 @@ const VERSION: u64 = 1;
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 const RECEIPTS: TableDefinition<'static, &[u8; 16], &[u8; RECORD_LEN]> =
     TableDefinition::new("receipts");
+/// The name in `meta` of [`Stored::floor_s`]; a file that has none yet has floor 0.
+const FLOOR: &str = "floor_s";
 /// A contract, a receipt, and how many bytes are filed.
 const RECORD_LEN: usize = CONTRACT_LEN + RECEIPT_LEN + 8;
 /// Bytes of pages that redb holds in memory; the file of 100,000 contracts has 40 MB.
@@ -76,7 +78,7 @@ impl Receipts {
     ///
     /// # Errors
     /// It is not to be had, in use, or none of ours.
-    pub(crate) fn open(folder: &Path, name: &str) -> Result<(Self, Vec<Record>), ReceiptsError> {
+    pub(crate) fn open(folder: &Path, name: &str) -> Result<(Self, Stored), ReceiptsError> {
         state_file::make_folder(folder)?;
         let path = folder.join(format!("receipts-{name}.redb"));
         let file = path.clone();
@@ -91,15 +93,15 @@ impl Receipts {
         Ok(opened)
     }
 
-    fn over(path: PathBuf, opener: Opener) -> Result<(Self, Vec<Record>), ReceiptsError> {
+    fn over(path: PathBuf, opener: Opener) -> Result<(Self, Stored), ReceiptsError> {
         let mut receipts = Self {
             path,
             opener,
             database: None,
         };
-        let records = receipts.reopen().and_then(|()| receipts.read_all());
-        match records {
-            Ok(records) => Ok((receipts, records)),
+        let stored = receipts.reopen().and_then(|()| receipts.read_all());
+        match stored {
+            Ok(stored) => Ok((receipts, stored)),
             Err(reason) if reason == IN_USE => Err(ReceiptsError::InUse {
                 path: receipts.path,
             }),
@@ -126,7 +128,7 @@ impl Receipts {
             .ok_or_else(|| "it is closed".to_owned())
     }
 
-    fn read_all(&self) -> Result<Vec<Record>, String> {
+    fn read_all(&self) -> Result<Stored, String> {
         let read = self.database()?.begin_read().map_err(words)?;
         let table = read.open_table(RECEIPTS).map_err(words)?;
         let mut records = Vec::new();
@@ -134,7 +136,12 @@ impl Receipts {
             let (_, value) = entry.map_err(words)?;
             records.push(record_of(value.value()));
         }
-        Ok(records)
+        let meta = read.open_table(META).map_err(words)?;
+        let floor_s = meta.get(FLOOR).map_err(words)?;
+        Ok(Stored {
+            records,
+            floor_s: floor_s.map_or(0, |floor_s| floor_s.value()),
+        })
     }
 
     /// Writes a batch as one transaction, durably.
@@ -158,6 +165,12 @@ impl Receipts {
             }
             for id in &batch.forgotten {
                 table.remove(&id.0).map_err(words)?;
+            }
+            let mut meta = write.open_table(META).map_err(words)?;
+            let before = meta.get(FLOOR).map_err(words)?;
+            let before = before.map_or(0, |floor_s| floor_s.value());
+            if batch.floor_s > before {
+                meta.insert(FLOOR, batch.floor_s).map_err(words)?;
             }
         }
         write.commit().map_err(words)
@@ -298,10 +311,11 @@ mod tests {
                 .iter()
                 .map(|number| ContractId([*number; 16]))
                 .collect(),
+            floor_s: 0,
         }
     }
 
-    fn open(folder: &Path) -> (Receipts, Vec<Record>) {
+    fn open(folder: &Path) -> (Receipts, Stored) {
         Receipts::open(folder, "exit").unwrap()
     }
 
@@ -309,14 +323,33 @@ mod tests {
     fn what_was_written_is_found_by_the_next_start() {
         let home = tempfile::tempdir().unwrap();
         let (mut receipts, first) = open(&home.path().join("deep/state"));
-        assert!(first.is_empty());
+        assert_eq!(first, Stored::default());
         receipts.write(&batch(&[(1, 0), (2, 5)], &[])).unwrap();
         receipts
             .write(&batch(&[(2, u64::MAX), (3, 0)], &[1]))
             .unwrap();
         drop(receipts);
-        let (_, records) = open(&home.path().join("deep/state"));
-        assert_eq!(records, [record(2, u64::MAX).1, record(3, 0).1]);
+        let (_, stored) = open(&home.path().join("deep/state"));
+        assert_eq!(stored.records, [record(2, u64::MAX).1, record(3, 0).1]);
+    }
+
+    #[test]
+    fn the_floor_is_durable_with_its_batch_and_never_falls() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut receipts, _) = open(home.path());
+        let at = |floor_s, forgotten: &[u8]| Batch {
+            floor_s,
+            ..batch(&[], forgotten)
+        };
+        receipts.write(&batch(&[(1, 0), (2, 0)], &[])).unwrap();
+        receipts.write(&at(1_900_000_000, &[1])).unwrap();
+        receipts.write(&at(7, &[])).unwrap();
+        drop(receipts);
+        let stored = open(home.path()).1;
+        assert_eq!(
+            (stored.floor_s, stored.records),
+            (1_900_000_000, vec![record(2, 0).1])
+        );
     }
 
     #[test]
@@ -381,6 +414,6 @@ mod tests {
         assert_eq!(written.blocking_recv(), Some((7, true)));
         drop(give);
         thread.join().unwrap();
-        assert_eq!(open(home.path()).1, [record(1, 0).1]);
+        assert_eq!(open(home.path()).1.records, [record(1, 0).1]);
     }
 }

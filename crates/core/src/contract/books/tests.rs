@@ -86,7 +86,10 @@ fn a_restart_finds_what_is_durable_and_files_it() {
         ..records[0]
     });
     records.push(records[0]);
-    let restored = after.restore(records);
+    let restored = after.restore(Stored {
+        records,
+        floor_s: 0,
+    });
     assert_eq!((restored.taken, restored.refused), (1, 2));
     // The same contract again goes on where it was: a receipt of no more counts for nothing.
     after.on_contract(&key, &of.encode(), now).unwrap();
@@ -109,12 +112,45 @@ fn what_is_over_for_a_day_is_forgotten_and_refused_for_good() {
     books.on_wall_clock(until + 1, now + 1_200 * S);
     books.handle_timeout(now + 1_200 * S);
     assert_eq!((books.status().contracts, books.status().accounts), (0, 0));
-    let forgotten = books.poll_persist(now + 1_200 * S).unwrap().forgotten;
-    assert_eq!(forgotten, [of.terms.contract_id]);
+    let batch = books.poll_persist(now + 1_200 * S).unwrap();
+    assert_eq!(batch.forgotten, [of.terms.contract_id]);
+    assert_eq!(batch.floor_s, of.terms.not_after_s + 300);
+    let floor_s = of.terms.not_after_s + 300;
     // The clock was wrong by a day and more; the contract's time is not over, its bytes are.
     books.on_wall_clock(WALL_S, now + 1_201 * S);
     let again = books.on_contract(&key, &of.encode(), now + 1_201 * S);
     assert_eq!(again, Err(ContractRefusal::Expired { since_s: 0 }));
+    // And after a restart, with what the disk has; one that ends a second later was never forgotten.
+    let mut after = self::books(now);
+    after.restore(Stored {
+        records: Vec::new(),
+        floor_s,
+    });
+    let again = after.on_contract(&key, &of.encode(), now);
+    assert_eq!(again, Err(ContractRefusal::Expired { since_s: 0 }));
+    let later = signed(ContractTerms {
+        not_after_s: of.terms.not_after_s + 1,
+        ..of.terms
+    });
+    after.on_contract(&key, &later.encode(), now).unwrap();
+    assert_eq!(after.poll_persist(now).unwrap().floor_s, floor_s);
+}
+
+#[test]
+fn a_floor_is_written_until_it_is_durable_and_once() {
+    let now = Instant::now();
+    let mut journal = Journal::new(SmallRng::seed_from_u64(1));
+    journal.raise_floor(0);
+    assert_eq!(journal.poll_persist(now), None, "nothing new");
+    journal.raise_floor(9);
+    let batch = journal.poll_persist(now).unwrap();
+    assert_eq!((batch.floor_s, batch.records.len()), (9, 0));
+    journal.on_persist_failed(batch.id, now);
+    let again = journal.poll_persist(now + 3 * S).unwrap();
+    assert_eq!(again.floor_s, 9);
+    journal.on_persisted(again.id);
+    journal.raise_floor(8);
+    assert_eq!(journal.poll_persist(now + 9 * S), None);
 }
 
 #[test]
@@ -144,7 +180,7 @@ fn contracts_that_are_remembered_are_bounded_and_refusals_counted() {
     );
     let (key, form) = of(3);
     books.on_contract(&key, &form, now).unwrap();
-    assert_eq!(books.status().refused, [("books_full", 1)]);
+    assert_eq!(books.status().refused, [("books_full", 1)].into());
 }
 
 #[test]

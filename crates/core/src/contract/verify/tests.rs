@@ -1,7 +1,7 @@
 //! A forged, re-targeted, expired, truncated or flipped contract or receipt is refused, with its reason.
 #![allow(clippy::unwrap_used)]
 
-use quell_wire::contract::ContractTerms;
+use quell_wire::contract::{ContractTerms, SignedBinding};
 
 use super::super::testing::*;
 use super::*;
@@ -153,4 +153,56 @@ fn a_receipt_that_may_cross_a_restart_is_no_breach() {
     assert!(!breach(&receipt(&terms(2, MIB), 8)));
     assert!(breach(&receipt(&terms(1, MIB), MIB + 1)));
     assert!(breach(&[0; 3]));
+}
+
+/// The vectors of a golden file, by name: hex that goes on in lines that are indented.
+fn golden() -> std::collections::BTreeMap<&'static str, Vec<u8>> {
+    let text = include_str!("../../../../wire/golden/contracts.txt");
+    let mut of = std::collections::BTreeMap::<&str, Vec<u8>>::new();
+    let mut name = "";
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let hex = match line.split_once(" = ") {
+            Some((next, hex)) => {
+                name = next;
+                hex
+            }
+            None => line,
+        };
+        let digits: String = hex.split_whitespace().collect();
+        let bytes = (0..digits.len() / 2)
+            .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap());
+        of.entry(name).or_default().extend(bytes);
+    }
+    of.remove("");
+    of
+}
+
+#[test]
+fn signatures_of_another_implementation_hold_and_none_with_a_flipped_bit() {
+    let vectors = golden();
+    assert_eq!(vectors.len(), 9);
+    let account = SignedBinding::decode(&vectors["binding"]).unwrap();
+    let backend = account.terms.account_key;
+    let client = SignedContract::decode(&vectors["contract"]).unwrap();
+    let client = client.terms.client_key;
+    let holds = |name: &str, form: &[u8]| match name.split('-').next() {
+        Some("contract") => SignedContract::decode(form).is_ok_and(|contract| {
+            contract.terms.key_id == seal::key_id(&backend)
+                && seal::is_contract_signed(&backend, &contract)
+        }),
+        Some("receipt") => SignedReceipt::decode(form)
+            .is_ok_and(|receipt| seal::is_receipt_signed(&client, &receipt)),
+        Some("binding") => {
+            SignedBinding::decode(form).is_ok_and(|binding| seal::is_binding_signed(&binding))
+        }
+        other => panic!("{other:?}"),
+    };
+    for (name, form) in &vectors {
+        assert!(holds(name, form), "{name}");
+        for bit in (0..form.len() * 8).step_by(7) {
+            let mut other = form.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert!(!holds(name, &other), "{name}, bit {bit}");
+        }
+    }
 }

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use quell_wire::contract::{
-    CONTRACT_LEN, RECEIPT_LEN, ReceiptTerms, SignedContract, SignedReceipt,
+    CONTRACT_LEN, ContractId, RECEIPT_LEN, ReceiptTerms, SignedContract, SignedReceipt,
 };
 use quell_wire::key::PublicKey;
 use rand::SeedableRng as _;
@@ -205,11 +205,17 @@ impl Wallet {
             .unwrap_or_default()
     }
 
-    /// The provider does not honour a contract of this party: what is in hand for it is given up, and another wanted
-    /// after a rest.
-    pub fn on_contract_refused(&mut self, party: &Party, now: Instant) {
-        if let Some(purse) = self.purses.get_mut(party) {
-            purse.give_up();
+    /// The provider does not honour a contract of this party: it is given up, and another wanted after a rest. Where the
+    /// provider does not say which, that is all that is in hand for it; one that is not in hand changes nothing.
+    pub fn on_contract_refused(
+        &mut self,
+        party: &Party,
+        contract: Option<ContractId>,
+        now: Instant,
+    ) {
+        if let Some(purse) = self.purses.get_mut(party)
+            && purse.give_up(contract)
+        {
             purse.rest(&mut self.rng, now);
             self.changed = true;
         }

@@ -170,8 +170,12 @@ impl Purse {
         self.held.retain(|held| useful(held) || in_grace(held));
     }
 
-    pub(super) fn give_up(&mut self) {
-        self.held.clear();
+    /// Gives up a contract, or all; whether any went.
+    pub(super) fn give_up(&mut self, contract: Option<ContractId>) -> bool {
+        let before = self.held.len();
+        let stays = |held: &Held| contract.is_some_and(|id| id != held.terms.contract_id);
+        self.held.retain(stays);
+        self.held.len() < before
     }
 
     pub(super) fn forms(&self) -> impl Iterator<Item = [u8; CONTRACT_LEN]> {

@@ -374,11 +374,37 @@ fn what_is_stored_serves_a_cold_start_and_says_how_long() {
 #[test]
 fn a_contract_that_a_provider_does_not_honour_is_given_up_and_another_asked_for_later() {
     let mut desk = with_contract();
-    desk.wallet.on_contract_refused(&party(1), desk.now);
+    desk.wallet.on_contract_refused(&party(1), None, desk.now);
     assert_eq!(desk.wallet.usable(WALL_S).count(), 0);
     assert_eq!(desk.ask(), None);
     desk.now += 40 * S;
     assert!(desk.ask().is_some());
+}
+
+#[test]
+fn of_several_contracts_the_refused_one_alone_is_given_up() {
+    let mut desk = Desk::new();
+    let party = Party {
+        provider_key: public(PROVIDER),
+        client_key: public(CLIENT),
+    };
+    let stored = [1, 2, 3].map(|id| StoredContract {
+        contract: contract(id, MIB).encode(),
+        signed_total: 0,
+        receipt: None,
+    });
+    desk.wallet.restore(&stored, true, WALL_S);
+    desk.wallet.take_changed();
+    desk.wallet.set_wanted(&[party]);
+    let id = |id: u8| Some(ContractId([id; 16]));
+    desk.wallet.on_contract_refused(&party, id(9), desk.now);
+    assert!(!desk.wallet.take_changed(), "it is not in hand");
+    desk.wallet.on_contract_refused(&party, id(2), desk.now);
+    assert!(desk.wallet.take_changed());
+    let left = [contract(1, MIB).encode(), contract(3, MIB).encode()];
+    assert_eq!(desk.wallet.contracts_for(&party), left);
+    desk.wallet.on_contract_refused(&party, None, desk.now);
+    assert_eq!(desk.wallet.contracts_for(&party), [[0; CONTRACT_LEN]; 0]);
 }
 
 #[test]

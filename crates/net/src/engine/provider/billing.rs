@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use quell_core::config::ContractsConfig;
-use quell_core::contract::{AskEnd, Batch, Books, Filed, FilingRequest, Record, Trusted, Verifier};
+use quell_core::contract::{AskEnd, Batch, Books, Filed, FilingRequest, Stored, Trusted, Verifier};
 use quell_core::health::BackendHealth;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -29,7 +29,7 @@ pub struct BillSettings {
     /// Whose contracts are honoured.
     pub trusted: Trusted,
     /// What its disk holds.
-    pub records: Vec<Record>,
+    pub stored: Stored,
 }
 
 /// The other ends of a provider's books.
@@ -80,7 +80,7 @@ impl ProviderEngine {
             clock_skew: settings.contracts.clock_skew,
         };
         let mut books = Books::new(settings.contracts, verifier, seed, unix_now(), now());
-        let restored = books.restore(settings.records);
+        let restored = books.restore(settings.stored);
         if restored.refused > 0 {
             warn!(
                 receipts = restored.refused,
