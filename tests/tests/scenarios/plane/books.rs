@@ -38,13 +38,19 @@ pub(super) fn durable(provider: &Path) -> Result<Totals, Failed> {
     Ok(totals)
 }
 
-/// What a client that ended in order signed for in all contracts that it has.
-pub(super) fn signed(client: &Path) -> Result<u64, Failed> {
+/// What a client keeps for its next start.
+pub(super) fn client_state(client: &Path) -> Result<Value, Failed> {
     let file = files(client).into_iter().find(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("client-") && name.ends_with(".json")
     });
-    let kept: Value = serde_json::from_slice(&std::fs::read(file.ok_or("nothing is kept")?)?)?;
+    let text = std::fs::read(file.ok_or("nothing is kept")?)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// What a client that ended in order signed for in all contracts that it has.
+pub(super) fn signed(client: &Path) -> Result<u64, Failed> {
+    let kept = client_state(client)?;
     let contracts = kept["contracts"].as_array().ok_or("no contracts")?;
     let totals = contracts
         .iter()

@@ -9,7 +9,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use quell::control;
@@ -192,6 +193,7 @@ impl Stage {
             let old = "{ redb = \"backend.redb\" }";
             assert!(text.contains(old), "{text}");
             text = text.replace(old, store);
+            fs::remove_file(self.path("backend/backend.redb"))?;
         }
         fs::write(&file, text + tables)?;
         Ok(())
@@ -328,6 +330,28 @@ impl Stage {
         let both = of("provider").zip(of("client"));
         let (provider, client) = both.ok_or_else(|| answer.to_string())?;
         Ok([provider, client])
+    }
+
+    /// Waits until the sums at the backend are as wanted, and returns them. It is asked twice a second: a source that asks
+    /// more often than the backend lets it is turned away, and here all are one source.
+    pub(super) fn until_settled(
+        &self,
+        limit: Duration,
+        mut wanted: impl FnMut([u64; 2]) -> bool,
+    ) -> Result<[u64; 2], Failed> {
+        let began = Instant::now();
+        loop {
+            let settled = self.settled();
+            if let Ok(sums) = &settled
+                && wanted(*sums)
+            {
+                return settled;
+            }
+            if began.elapsed() > limit {
+                return Err(format!("the sums are not as wanted: {settled:?}").into());
+            }
+            thread::sleep(Duration::from_millis(500));
+        }
     }
 
     /// Bytes that the backend settled: for the provider, and of the client.
