@@ -36,9 +36,9 @@ const LIFE_MS: std::ops::Range<u64> = 100..900;
 /// does not know; so the client starts anew, in good order, before that.
 const FLAPS_BEFORE_REST: usize = 2;
 const FILE_BYTES: u64 = 256 << 10;
-/// What a provider bears in one life: bytes that were carried and not signed for, or signed for and not yet durable. The
-/// rate here makes two seconds of it more than the 1 MiB of slow clients.
-const BORNE_BYTES_MAX: u64 = 64 << 20;
+/// What a provider may bear of one death: bytes that were carried and not signed for, or signed for and not yet durable
+/// (DESIGN §7).
+const BORNE_BYTES_MAX: u64 = 1 << 20;
 /// Inner packets are larger than what they carry, and acknowledgements come back.
 const OVERHEAD_PERCENT_MAX: u64 = 15;
 
@@ -62,7 +62,8 @@ impl Fetching {
         let thread = stage.net.spawn_thread(move || {
             let [whole, files, broken] = counters;
             while !told.load(Ordering::Relaxed) {
-                let limit = Duration::from_secs(5);
+                // A flow that was cut says nothing: it is given up soon, and another tried.
+                let limit = Duration::from_secs(1);
                 match http::download_via(address(SOCKS), address(WEB), FILE_BYTES, limit) {
                     Ok(got) => {
                         assert_eq!(got.sha256, wanted);
@@ -226,8 +227,9 @@ fn the_books_agree(
         signed <= carried_max,
         "{signed} signed, {carried_max} carried"
     );
-    let borne = whole.saturating_sub(settled[0]);
-    println!("{borne} bytes borne by the provider in {kills} deaths");
-    assert!(borne <= BORNE_BYTES_MAX, "{borne}");
+    assert!(
+        settled[0] + kills as u64 * BORNE_BYTES_MAX >= whole,
+        "what came whole is paid for, but for what a death may cost"
+    );
     cast.backend.stop()
 }

@@ -15,10 +15,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use libtest_mimic::Failed;
 use quell_lab::probe::DnsServer;
 
 use super::postgres::Cluster;
-use super::stage::{READY, SOCKS, Stage, WEB, address, files};
+use super::stage::{Cast, READY, SOCKS, Stage, WEB, address, files};
 use crate::fixture::{Outcome, trials};
 
 trials![
@@ -126,6 +127,41 @@ fn canary(stage: &Stage) -> Outcome {
     let octets = u32::from_le_bytes(CLIENT.octets());
     assert!(sockets.contains(&format!("{octets:08X}:")), "{sockets}");
 
+    // Who looks finds it where it is: in what the client was told by its owner.
+    let told = fs::read(stage.path("client/client.toml"))?;
+    assert_eq!(found(&told), ["the destination"]);
+    let records = records(stage, cast)?;
+    let bytes: usize = records.iter().map(|(_, record)| record.len()).sum();
+    println!(
+        "{} records of {bytes} bytes, {settled:?} settled",
+        records.len()
+    );
+    let told: Vec<_> = records
+        .iter()
+        .filter(|(name, record)| {
+            println!("  {name}: {} bytes", record.len());
+            !found(record).is_empty()
+        })
+        .map(|(name, record)| format!("{name}: {:?}", found(record)))
+        .collect();
+    assert!(told.is_empty(), "{told:?}");
+    let has = |part: &str| {
+        records
+            .iter()
+            .any(|(name, record)| name.contains(part) && !record.is_empty())
+    };
+    for part in ["backend.log", "provider.log", "receipts-"] {
+        assert!(has(part), "{part} was not searched");
+    }
+    assert!(
+        has("backend.redb") != has("the database"),
+        "one store was searched"
+    );
+    Ok(())
+}
+
+/// Every record there is, by name. All end, so that what they would have written is written.
+fn records(stage: &Stage, cast: Cast) -> Result<Vec<(String, Vec<u8>)>, Failed> {
     let mut records: Vec<(String, Vec<u8>)> = Vec::new();
     let paths = [
         "/healthz",
@@ -158,31 +194,5 @@ fn canary(stage: &Stage) -> Outcome {
         let shown = file.strip_prefix(stage.folder.path()).unwrap_or(&file);
         records.push((shown.display().to_string(), fs::read(&file)?));
     }
-    let bytes: usize = records.iter().map(|(_, record)| record.len()).sum();
-    println!(
-        "{} records of {bytes} bytes, {settled:?} settled",
-        records.len()
-    );
-    let told: Vec<_> = records
-        .iter()
-        .filter(|(name, record)| {
-            println!("  {name}: {} bytes", record.len());
-            !found(record).is_empty()
-        })
-        .map(|(name, record)| format!("{name}: {:?}", found(record)))
-        .collect();
-    assert!(told.is_empty(), "{told:?}");
-    let has = |part: &str| {
-        records
-            .iter()
-            .any(|(name, record)| name.contains(part) && !record.is_empty())
-    };
-    for part in ["backend.log", "provider.log", "receipts-"] {
-        assert!(has(part), "{part} was not searched");
-    }
-    assert!(
-        has("backend.redb") != has("the database"),
-        "one store was searched"
-    );
-    Ok(())
+    Ok(records)
 }
