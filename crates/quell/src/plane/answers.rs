@@ -38,10 +38,7 @@ pub(super) fn end_of(error: &AskError) -> AskEnd {
         AskError::Unavailable { retry_after, .. } => AskEnd::Unavailable(*retry_after),
         AskError::Refused(refusal) => AskEnd::Refused(refused_for(refusal.code)),
         AskError::Unreachable(_) | AskError::Timeout(_) | AskError::Garbled(_) => AskEnd::Failed,
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "an error that is not known here is no answer that could be used"
-        )]
+        // What is not known here is nothing that could be used.
         _ => AskEnd::Failed,
     }
 }
