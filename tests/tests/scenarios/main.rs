@@ -27,6 +27,7 @@ mod hostile;
 mod killed;
 mod links;
 mod mtu;
+mod plane;
 mod policy;
 mod ports;
 mod proxies;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         killed::trials(),
         links::trials(),
         mtu::trials(),
+        plane::all_trials(),
         policy::trials(),
         ports::trials(),
         proxies::all_trials(),

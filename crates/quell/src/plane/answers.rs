@@ -37,6 +37,7 @@ pub(super) fn end_of(error: &AskError) -> AskEnd {
     match error {
         AskError::Unavailable { retry_after, .. } => AskEnd::Unavailable(*retry_after),
         AskError::Refused(refusal) => AskEnd::Refused(refused_for(refusal.code)),
+        AskError::Unreachable(_) | AskError::Timeout(_) | AskError::Garbled(_) => AskEnd::Failed,
         // What is not known here is nothing that could be used.
         _ => AskEnd::Failed,
     }

@@ -216,11 +216,16 @@ fn open_file(path: &Path) -> Result<Database, String> {
             .set_cache_size(CACHE_BYTES)
             .create_with_backend(backend)
     });
-    opened.map_err(|error| match error {
-        DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {
+    opened.map_err(|error| {
+        let in_use = matches!(
+            error,
+            DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch
+        );
+        if in_use {
             IN_USE.to_owned()
+        } else {
+            error.to_string()
         }
-        error => error.to_string(),
     })
 }
 

@@ -10,6 +10,7 @@
 //! by.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use quell_core::config::ContractsConfig;
 use quell_core::contract::{AskEnd, Batch, Books, Filed, FilingRequest, Stored, Trusted, Verifier};
@@ -120,11 +121,13 @@ impl ProviderEngine {
 impl Shared {
     async fn keep_books(&self, mut bills: Bills, health: &BackendHealth) {
         loop {
-            self.pass_on(&bills, health);
+            // One moment for all of it: what falls due while this looks is later than that, and found.
+            let at = now();
+            self.pass_on(&bills, health, at);
             self.wake_ready();
-            let due = self.core.borrow().poll_contracts(now()).map(|(at, _)| at);
+            let due = self.core.borrow().poll_contracts(at).map(|(due, _)| due);
             // A place that is not free has its own answer to wait for.
-            let due = due.filter(|at| *at > now());
+            let due = due.filter(|due| *due > at);
             tokio::select! {
                 () = self.control_heard.notified() => {}
                 () = sleep_until(due) => {}
@@ -145,16 +148,16 @@ impl Shared {
     }
 
     /// What is due, to whom it concerns.
-    fn pass_on(&self, bills: &Bills, health: &BackendHealth) {
+    fn pass_on(&self, bills: &Bills, health: &BackendHealth, now: Instant) {
         let mut core = self.core.borrow_mut();
-        core.handle_contracts(now());
+        core.handle_contracts(now);
         if let Ok(place) = bills.batches.try_reserve()
-            && let Some(batch) = core.poll_persist(now())
+            && let Some(batch) = core.poll_persist(now)
         {
             place.send(batch);
         }
         if let Ok(place) = bills.filings.try_reserve()
-            && let Some(request) = core.poll_filing(health, now())
+            && let Some(request) = core.poll_filing(health, now)
         {
             place.send(request);
         }
