@@ -101,7 +101,9 @@ fn stream(stage: &Stage, sink: SocketAddr) -> Result<TcpLoad, Failed> {
 fn what_flows_goes_on_without_the_backend() -> Outcome {
     let stage = Stage::new()?;
     // Half of a contract is spent in the outage: then the next one is asked for, and again, and again.
-    stage.configure_backend("\n[contracts]\ncontract_bytes_max = \"40MiB\"\n", None)?;
+    let contract = if is_long() { "96MiB" } else { "48MiB" };
+    let tables = format!("\n[contracts]\ncontract_bytes_max = {contract:?}\n");
+    stage.configure_backend(&tables, None)?;
     let Cast {
         mut client,
         provider,
