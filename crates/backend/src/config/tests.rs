@@ -188,18 +188,18 @@ fn a_mistake_is_named_with_its_line_or_its_range() {
 fn there_is_one_store() {
     let none = LEAST.replace("redb = \"b.redb\"", "");
     assert!(error(&none).contains("store = none"));
-    let both = LEAST.replace("redb =", "postgres = \"postgres://u:pw@h/\", redb =");
+    let both = LEAST.replace("redb =", "postgres = \"postgres://u:hunter2@h/\", redb =");
     let error = error(&both);
-    assert!(error.contains("store = both") && !error.contains("pw"));
+    assert!(error.contains("store = both") && !error.contains("hunter2"));
 }
 
 #[test]
 fn no_secret_is_shown() {
-    let text = LEAST.replace("redb = \"b.redb\"", "postgres = \"postgres://u:pw@h/\"");
+    let text = LEAST.replace("redb = \"b.redb\"", "postgres = \"postgres://u:hunter2@h/\"");
     let config = parse(&folder(), &text).unwrap();
-    assert!(!format!("{:?}", config.store).contains("pw"));
+    assert!(!format!("{:?}", config.store).contains("hunter2"));
     let wrong = text.replace("postgres =", "postgre =");
-    assert!(!error(&wrong).contains("pw"));
+    assert!(!error(&wrong).contains("hunter2"));
     assert!(!format!("{:?}", AdminToken::new("hunter2")).contains("hunter2"));
 }
 
