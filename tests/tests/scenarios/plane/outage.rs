@@ -23,7 +23,7 @@ trials![
 ];
 
 /// An outage, and the long form of it.
-const OUTAGE: Duration = Duration::from_secs(40);
+const OUTAGE: Duration = Duration::from_secs(30);
 const OUTAGE_LONG: Duration = Duration::from_secs(120);
 /// A stream that takes a contract of 1 MiB each second or two.
 const RATE_BIT_S: u64 = 4_000_000;
