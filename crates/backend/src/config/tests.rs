@@ -195,7 +195,10 @@ fn there_is_one_store() {
 
 #[test]
 fn no_secret_is_shown() {
-    let text = LEAST.replace("redb = \"b.redb\"", "postgres = \"postgres://u:hunter2@h/\"");
+    let text = LEAST.replace(
+        "redb = \"b.redb\"",
+        "postgres = \"postgres://u:hunter2@h/\"",
+    );
     let config = parse(&folder(), &text).unwrap();
     assert!(!format!("{:?}", config.store).contains("hunter2"));
     let wrong = text.replace("postgres =", "postgre =");
