@@ -35,9 +35,6 @@ pub use self::invitation::InvitationText;
 pub use self::refuse::ServiceError;
 use crate::store::Store;
 
-/// Seconds of a day.
-const DAY_S: u64 = 86_400;
-
 /// The rules, over a store.
 pub struct Service {
     store: Arc<dyn Store>,

@@ -12,6 +12,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use quell_core::contract::days::taken_days;
 use quell_core::contract::seal;
 use quell_wire::contract::{
     BindingTerms, ContractId, ContractTerms, SignedBinding, SignedContract,
@@ -19,18 +20,13 @@ use quell_wire::contract::{
 use quell_wire::key::PublicKey;
 use sha2::{Digest as _, Sha256};
 
+use super::Service;
 use super::refuse::{ServiceError, refusal};
-use super::{DAY_S, Service};
 use crate::api::{
     CONTRACTS_MAX, ContractOutcome, ContractWant, ContractsAnswer, ContractsRequest, Refusal,
     RefusalCode, Role,
 };
 use crate::store::{Issued, NewContract};
-
-/// How many days ago a binding may begin: a session keeps the key that it began with.
-const BINDING_DAYS_BACK: u64 = 7;
-/// How many days ahead it may begin: clocks differ, and midnight is somewhere.
-const BINDING_DAYS_AHEAD: u64 = 1;
 
 /// A want that holds.
 #[derive(Clone, Copy)]
@@ -118,10 +114,8 @@ impl Service {
                 "the binding's key is the account's, and not a fresh one".into(),
             ));
         }
-        let today = now_s / DAY_S;
-        let days =
-            today.saturating_sub(BINDING_DAYS_BACK)..=today.saturating_add(BINDING_DAYS_AHEAD);
-        if !days.contains(&u64::from(terms.day)) {
+        let days = taken_days(now_s);
+        if !days.contains(&terms.day) {
             let words = format!(
                 "the binding is of day {}, days {} to {} are accepted",
                 terms.day,

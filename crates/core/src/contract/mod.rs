@@ -12,6 +12,7 @@
 //! | `wallet` | which contracts a client holds, wants, and signs for |
 //! | `named` | which contract a refusal is of |
 //! | `asked` | how a question to the backend ended |
+//! | `days` | for how long a fresh key is one |
 //! | `wall` | how late it is between two readings of the clock |
 //!
 //! The forms are in [`quell_wire::contract`]. Times are wall-clock seconds that the driver hands in, since a contract
@@ -20,6 +21,7 @@
 pub mod account;
 pub mod asked;
 pub mod books;
+pub mod days;
 pub mod filing;
 pub mod grace;
 pub mod journal;

@@ -14,6 +14,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quell_core::config::WalletConfig;
+use quell_core::contract::days::{day_of, own_days};
 use quell_core::contract::wallet::{ContractsAsked, Party, StoredContract, Want, WantOutcome};
 use quell_core::contract::{AskEnd, Wallet, seal};
 use quell_core::health::BackendHealth;
@@ -26,11 +27,6 @@ use tracing::{info, warn};
 
 use super::client::Server;
 use crate::identity::Identity;
-
-/// Seconds of a day.
-const DAY_S: u64 = 86_400;
-/// Days for which a key is remembered by what is in hand for it. A backend takes no older ones.
-const KEY_DAYS: u32 = 7;
 
 /// What a client pays with.
 #[derive(Debug)]
@@ -122,10 +118,6 @@ pub(super) fn wall_s() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-fn day_of(wall_s: u64) -> u32 {
-    u32::try_from(wall_s / DAY_S).unwrap_or(u32::MAX)
-}
-
 impl Payments {
     pub(super) fn new(own: Identity, settings: PaySettings, seed: u64) -> (Self, Paying) {
         let (wanted, wanted_at) = mpsc::channel(1);
@@ -191,8 +183,8 @@ impl Payments {
         let wall_s = wall_s();
         let today = day_of(wall_s);
         let usable: Vec<_> = self.wallet.usable(wall_s).copied().collect();
-        let in_hand = (0..=KEY_DAYS).find_map(|age| {
-            let payer = self.payer_of(provider, today.checked_sub(age)?)?;
+        let in_hand = own_days(wall_s).find_map(|day| {
+            let payer = self.payer_of(provider, day)?;
             usable.contains(&payer.party).then_some(payer)
         });
         in_hand.or_else(|| self.payer_of(provider, today))
@@ -301,8 +293,7 @@ impl Payments {
         if let Some((_, payer)) = placed {
             return Some(payer.clone());
         }
-        (0..=KEY_DAYS).find_map(|age| {
-            let day = day_of(wall_s).checked_sub(age)?;
+        own_days(wall_s).find_map(|day| {
             let payer = self.payer_of(party.provider_key, day)?;
             (payer.party == *party).then_some(payer)
         })

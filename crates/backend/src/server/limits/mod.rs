@@ -19,10 +19,10 @@ mod buckets;
 mod config;
 mod ramp;
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+pub(super) use quell_core::provider::doorman::SourcePrefix as Source;
 use quell_wire::key::PublicKey;
 use rand::RngExt as _;
 
@@ -32,25 +32,6 @@ use self::ramp::Ramp;
 
 /// Longest wait that is asked for, jitter included.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-
-/// Whose budget an address draws from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Source {
-    V4([u8; 4]),
-    V6([u8; 8]),
-}
-
-impl Source {
-    pub(super) fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address.octets()),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, e, f, g, h, ..] = address.octets();
-                Self::V6([a, b, c, d, e, f, g, h])
-            }
-        }
-    }
-}
 
 /// The limits of requests.
 #[derive(Debug)]

@@ -37,7 +37,8 @@ use std::time::Instant;
 use quell_packet::addr::is_host;
 use serde::Serialize;
 
-use self::sources::{Prefix, Sources};
+pub use self::sources::SourcePrefix;
+use self::sources::Sources;
 use crate::bucket::TokenBucket;
 use crate::config::DoormanConfig;
 
@@ -167,7 +168,7 @@ impl Doorman {
             if under_way >= self.config.handshakes_max as u64 {
                 return Answer::Refuse(Refused::Full);
             }
-            if !self.sources.take(Prefix::of(source.ip()), now) {
+            if !self.sources.take(SourcePrefix::of(source.ip()), now) {
                 return Answer::Refuse(Refused::SourceBudget);
             }
         }

@@ -17,15 +17,19 @@ use lru_slab::LruSlab;
 use crate::bucket::TokenBucket;
 use crate::config::DoormanConfig;
 
-/// Whose budget an address draws from.
+/// Whose budget an address draws from: whatever is given to one household.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Prefix {
+pub enum SourcePrefix {
+    /// One IPv4 address.
     V4([u8; 4]),
+    /// An IPv6 /64 (RFC 6177).
     V6([u8; 8]),
 }
 
-impl Prefix {
-    pub(super) fn of(address: IpAddr) -> Self {
+impl SourcePrefix {
+    /// The prefix of an address; an IPv4 address in IPv6 form is the IPv4 address.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address.octets()),
             IpAddr::V6(address) => {
@@ -41,8 +45,8 @@ pub(super) struct Sources {
     full: TokenBucket,
     /// Never walked: what is forgotten follows the slab's order. Hashed with a
     /// secret, as sources choose their own address.
-    places: HashMap<Prefix, u32>,
-    slab: LruSlab<(Prefix, TokenBucket)>,
+    places: HashMap<SourcePrefix, u32>,
+    slab: LruSlab<(SourcePrefix, TokenBucket)>,
     len_max: usize,
 }
 
@@ -60,7 +64,7 @@ impl Sources {
     }
 
     /// Takes one handshake from the budget of `prefix`, if there is one.
-    pub(super) fn take(&mut self, prefix: Prefix, now: Instant) -> bool {
+    pub(super) fn take(&mut self, prefix: SourcePrefix, now: Instant) -> bool {
         let place = match self.places.get(&prefix) {
             Some(place) => *place,
             None => self.insert(prefix),
@@ -68,7 +72,7 @@ impl Sources {
         self.slab.get_mut(place).1.take(now)
     }
 
-    fn insert(&mut self, prefix: Prefix) -> u32 {
+    fn insert(&mut self, prefix: SourcePrefix) -> u32 {
         if self.places.len() >= self.len_max
             && let Some(oldest) = self.slab.lru()
         {
