@@ -6,15 +6,16 @@
 //! time.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use quell_core::path::CarrierFacts;
-use quinn::{Connection, ConnectionError, SendDatagramError};
+use quinn_proto::{ConnectionError, SendDatagramError};
 use serde::Serialize;
 
 use crate::congestion;
+use crate::quic::Connection;
 use crate::transport::DATAGRAM_SEND_BYTES;
 
 /// Most datagrams taken at a time: bounds how long the engine looks away from
@@ -97,7 +98,7 @@ impl Carrier {
             Ok(()) => true,
             Err(
                 SendDatagramError::TooLarge
-                | SendDatagramError::ConnectionLost(_)
+                | SendDatagramError::Blocked(_)
                 | SendDatagramError::UnsupportedByPeer
                 | SendDatagramError::Disabled,
             ) => false,
@@ -107,14 +108,12 @@ impl Carrier {
     /// Waits for datagrams and takes all that are there, up to a batch.
     /// Cancelling it loses nothing.
     pub(crate) async fn receive(&self, batch: &mut Vec<Bytes>) -> Result<(), ConnectionError> {
-        batch.push(self.connection.read_datagram().await?);
-        while batch.len() < RECEIVE_BATCH_MAX {
-            match self.connection.read_datagram().now_or_never() {
-                Some(Ok(datagram)) => batch.push(datagram),
-                Some(Err(_)) | None => break,
-            }
-        }
-        Ok(())
+        poll_fn(|cx| self.connection.poll_datagrams(cx, batch, RECEIVE_BATCH_MAX)).await
+    }
+
+    /// Lets what was handed over leave.
+    pub(crate) fn flush(&self) {
+        self.connection.flush();
     }
 
     pub(crate) fn connection(&self) -> &Connection {

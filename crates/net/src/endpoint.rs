@@ -19,7 +19,7 @@ use crate::tls;
 use crate::transport::TransportSettings;
 
 /// A server name is part of QUIC's API; ours is never sent, the key is the name.
-const SERVER_NAME: &str = "quell";
+pub(crate) const SERVER_NAME: &str = "quell";
 
 /// What an endpoint of `identity` is like: its stateless resets and its connection IDs outlive a restart.
 ///
@@ -110,14 +110,7 @@ pub fn connect(
     watch: SocketWatch,
 ) -> Result<(Endpoint, Connecting), NetError> {
     let client = client_config(identity, expected, transport)?;
-    // What goes to this host itself is not to be reached from elsewhere.
-    let own: IpAddr = match (remote.ip(), remote.ip().is_loopback()) {
-        (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
-        (IpAddr::V4(_), true) => Ipv4Addr::LOCALHOST.into(),
-        (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
-        (IpAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
-    };
-    let any = SocketAddr::new(own, 0);
+    let any = any_for(remote);
     let socket = CountingSocket::bind(any, transport.socket_buffer_bytes, watch)?;
     let endpoint = Endpoint::new_with_abstract_socket(
         endpoint_config(identity)?,
@@ -132,4 +125,15 @@ pub fn connect(
     let connecting = endpoint.connect_with(client, remote, SERVER_NAME);
     let connecting = connecting.map_err(|error| NetError::Transport(error.to_string()))?;
     Ok((endpoint, connecting))
+}
+
+/// Where a socket towards `remote` is bound: what goes to this host itself is not to be reached from elsewhere.
+pub(crate) fn any_for(remote: SocketAddr) -> SocketAddr {
+    let own: IpAddr = match (remote.ip(), remote.ip().is_loopback()) {
+        (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
+        (IpAddr::V4(_), true) => Ipv4Addr::LOCALHOST.into(),
+        (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
+        (IpAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(own, 0)
 }

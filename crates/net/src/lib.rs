@@ -8,7 +8,8 @@
 //! | `pump` | the TUN threads and their channels |
 //! | `carrier` | the seam to QUIC: batches of datagrams |
 //! | `socket` | our UDP socket under quinn: it counts and it forgives |
-//! | [`endpoint`], [`transport`] | QUIC's settings |
+//! | `quic` | the engines' QUIC: quinn-proto on the engine's own thread |
+//! | [`endpoint`], [`transport`] | QUIC's settings, and quinn's own endpoint for probes |
 //! | [`congestion`] | quinn's Cubic with the core's loss floor under it |
 //! | [`identity`], `tls` | one Ed25519 key a peer, raw public keys both ways |
 
@@ -23,6 +24,7 @@ mod error;
 pub mod host;
 pub mod identity;
 mod pump;
+mod quic;
 mod socket;
 mod tls;
 pub mod transport;

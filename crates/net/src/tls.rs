@@ -27,6 +27,7 @@ use thiserror::Error as ThisError;
 
 use crate::error::NetError;
 use crate::identity::{Identity, key_of_spki, spki_of};
+use crate::quic::Connection;
 
 /// Why a peer's key was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
@@ -94,7 +95,7 @@ pub(crate) fn server_config(identity: &Identity) -> Result<ServerConfig, NetErro
 }
 
 /// The key that the peer of `connection` proved to hold.
-pub(crate) fn peer_key(connection: &quinn::Connection) -> Option<PublicKey> {
+pub(crate) fn peer_key(connection: &Connection) -> Option<PublicKey> {
     let identity = connection.peer_identity()?;
     let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
     key_of_spki(chain.first()?)

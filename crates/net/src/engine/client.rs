@@ -24,7 +24,7 @@ use super::notes::{self, Kind, Notes};
 use super::paying::{ContractsEnded, ContractsReport, PaySettings, Paying, Payments};
 use super::sleep;
 use super::ways::{self, Caller, Connection, Dialled, Way, WayEvent};
-use super::{Handle, Request, now, sleep_until};
+use super::{HANDOVERS_MAX, Handle, Request, now, sleep_until};
 use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
 use crate::carrier::QuicReport;
 use crate::error::NetError;
@@ -438,14 +438,33 @@ impl ClientEngine {
         }
         self.core.on_wire(self.watch.bytes_out(), now);
         self.carry_messages(now);
-        for index in 0..self.ways.len() {
-            self.tell_of(index, now);
-        }
         self.pay_what_is_due(now);
-        while let Some(output) = self.core.poll_output(now) {
-            self.perform(output);
+        for _ in 0..HANDOVERS_MAX {
+            for index in 0..self.ways.len() {
+                self.tell_of(index, now);
+            }
+            while let Some(output) = self.core.poll_output(now) {
+                self.perform(output);
+            }
+            if !self.flush_links() {
+                break;
+            }
         }
         self.outlet.flush();
+    }
+
+    /// Lets what was handed to QUIC leave; whether there was anything.
+    fn flush_links(&mut self) -> bool {
+        let mut has_sent = false;
+        for way in &mut self.ways {
+            if std::mem::take(&mut way.has_sent) {
+                has_sent = true;
+                if let Some(link) = way.link() {
+                    link.flush();
+                }
+            }
+        }
+        has_sent
     }
 
     /// Tells the core what a connection can take, and lets that leave.
@@ -529,11 +548,11 @@ impl ClientEngine {
     }
 
     fn send_datagram(&mut self, exit: ExitId, datagram: Bytes) {
-        let Some((way, link)) = self
-            .ways
-            .get(exit.index())
-            .and_then(|way| Some((way, way.link()?)))
-        else {
+        let Some(way) = self.ways.get_mut(exit.index()) else {
+            return;
+        };
+        way.has_sent = true;
+        let Some(link) = way.link() else {
             return;
         };
         if !link.send_datagram(datagram) {

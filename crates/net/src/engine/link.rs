@@ -9,11 +9,12 @@ use bytes::Bytes;
 use quell_core::multi::Loss;
 use quell_core::path::{CarrierFacts, Violation};
 use quell_wire::registry::ErrorCode;
-use quinn::{Connection, RecvStream, SendStream, VarInt};
+use quinn_proto::VarInt;
 use tokio::sync::mpsc;
 use tracing::debug;
 
 use crate::carrier::{Carrier, QuicReport};
+use crate::quic::{Connection, Over, RecvStream, SendStream};
 use crate::socket::SocketWatch;
 use crate::words;
 
@@ -97,15 +98,12 @@ impl Link {
                 Ok(()) => LinkEvent::Datagrams,
                 Err(error) => LinkEvent::Closed(words::loss(&error)),
             },
-            chunk = self.control_in.read_chunk(CONTROL_CHUNK_MAX, true) => match chunk {
-                Ok(Some(chunk)) => LinkEvent::Control(chunk.bytes),
+            chunk = self.control_in.read_chunk(CONTROL_CHUNK_MAX) => match chunk {
+                Ok(Some(bytes)) => LinkEvent::Control(bytes),
                 Ok(None) => LinkEvent::ControlEnded,
-                Err(error) => match self.carrier.connection().close_reason() {
+                Err(Over) => match self.carrier.connection().close_reason() {
                     Some(reason) => LinkEvent::Closed(words::loss(&reason)),
-                    None => {
-                        debug!(%error, "control stream");
-                        LinkEvent::ControlEnded
-                    }
+                    None => LinkEvent::ControlEnded,
                 },
             },
             () = self.watch.departed(), if awaited => LinkEvent::Departed,
@@ -134,6 +132,11 @@ impl Link {
             debug!("QUIC refused a datagram: the path shrank or the connection is over");
         }
         taken
+    }
+
+    /// Lets what was handed over leave.
+    pub(super) fn flush(&self) {
+        self.carrier.flush();
     }
 
     /// Writes a control message, or ends a connection whose peer reads none.

@@ -31,7 +31,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::FutureExt as _;
 use quell_core::config::ProviderConfig;
 use quell_core::multi::Loss;
 use quell_core::path::Violation;
@@ -42,7 +41,7 @@ use quell_core::send::Backpressure;
 use quell_core::status::ProviderStatus;
 use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
-use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
+use quinn_proto::ConnectionError;
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{debug, info};
@@ -57,14 +56,15 @@ use super::client::Device;
 use super::link::{self, Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
 use super::notes::{News, Notes};
-use super::{Handle, Request, now, sleep_until};
+use super::{HANDOVERS_MAX, Handle, Request, now, sleep_until};
 use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
 use crate::error::NetError;
 use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
+use crate::quic::{self, Connection, Endpoint, Incoming, RecvStream, SendStream};
 use crate::socket::{SocketWatch, UdpReport};
 use crate::transport::TransportSettings;
-use crate::{endpoint, tls, words};
+use crate::{tls, words};
 
 /// First packets that are judged in a turn of the engine. 64 take some 0.5 ms; a flood of
 /// them must neither keep the engine from its sessions nor wait until QUIC forgets them.
@@ -154,7 +154,7 @@ impl ProviderEngine {
     ) -> Result<(Self, Handle<ProviderReport>), NetError> {
         let prober = Prober::new(&settings.backend, seed)?;
         let watch = SocketWatch::default();
-        let endpoint = endpoint::listen(
+        let endpoint = quic::listen(
             &settings.identity,
             settings.listen,
             &settings.transport,
@@ -341,7 +341,7 @@ impl ProviderEngine {
     }
 
     async fn end(self) -> Result<(), NetError> {
-        self.endpoint.set_server_config(None);
+        self.endpoint.refuse_new();
         self.shared
             .core
             .borrow_mut()
@@ -349,7 +349,7 @@ impl ProviderEngine {
         self.shared.wake_ready();
         // Clients that miss this farewell notice by themselves.
         let _ = tokio::time::timeout(FAREWELL_TIME, self.endpoint.wait_idle()).await;
-        self.endpoint.close(0_u32.into(), b"");
+        self.endpoint.close();
         self.pump.stop_reading();
         drop(self.inlet);
         self.shared.outlet.borrow_mut().close();
@@ -379,9 +379,9 @@ impl Shared {
     fn accept_all(self: &Rc<Self>, first: Incoming, endpoint: &Endpoint) {
         self.accept(first);
         for _ in 1..INITIALS_MAX {
-            match endpoint.accept().now_or_never() {
-                Some(Some(incoming)) => self.accept(incoming),
-                Some(None) | None => return,
+            match endpoint.try_accept() {
+                Some(incoming) => self.accept(incoming),
+                None => return,
             }
         }
     }
@@ -398,14 +398,18 @@ impl Shared {
                 tokio::task::spawn_local(async move { shared.handshake(incoming, deadline).await });
             }
             // Cannot fail: only who proved nothing is asked, and may be (RFC 9000 §17.2.5.1).
-            Answer::Retry => drop(incoming.retry()),
+            Answer::Retry => incoming.retry(),
             Answer::Refuse(_) => incoming.refuse(),
-            Answer::Ignore => incoming.ignore(),
+            Answer::Ignore => drop(incoming),
         }
     }
 
     async fn handshake(self: Rc<Self>, incoming: Incoming, deadline: Instant) {
-        let connecting = async { incoming.accept()?.await };
+        let connecting = async {
+            let connection = incoming.accept()?;
+            connection.connected().await?;
+            Ok::<_, ConnectionError>(connection)
+        };
         let outcome = tokio::time::timeout_at(deadline.into(), connecting).await;
         let how = match &outcome {
             Ok(Ok(_)) => Ended::Completed,
@@ -542,7 +546,7 @@ struct SessionTask {
 }
 
 enum Event {
-    Opened(Result<(SendStream, RecvStream), quinn::ConnectionError>),
+    Opened(Result<(SendStream, RecvStream), ConnectionError>),
     Link(LinkEvent),
     Woken,
     Timeout,
@@ -649,28 +653,16 @@ impl SessionTask {
         self.shared.wake_ready();
     }
 
-    /// Performs what the core says; the order to close, if there is one.
-    fn drain(&self) -> Option<Violation> {
-        let now = now();
-        let mut core = self.shared.core.borrow_mut();
-        let mut outlet = self.shared.outlet.borrow_mut();
-        if let Some(link) = &self.link {
-            match link.facts() {
-                Some(facts) => core.on_carrier(self.id, facts, now),
-                None => return Some(no_datagrams()),
-            }
-            link.grant(core.is_hushed(self.id, now), now);
-        }
-        core.on_egress_room(outlet.free());
+    /// Performs the core's output, until QUIC has as much as it may hold.
+    fn hand_over(&self, core: &mut Provider, outlet: &mut Outlet, now: Instant) -> HandOver {
+        let mut done = HandOver::Nothing;
         while let Some(output) = core.poll_output(self.id, now) {
             match (output, &self.link) {
-                (Output::Close(violation), _) => {
-                    outlet.flush();
-                    return Some(violation);
-                }
+                (Output::Close(violation), _) => return HandOver::Close(violation),
                 (Output::Deliver(packet), _) => outlet.push(packet),
                 (Output::Control(bytes), Some(link)) => link.send_control(bytes),
                 (Output::Datagram(bytes), Some(link)) => {
+                    done = HandOver::Sent;
                     self.settling.borrow_mut().on_sent(now);
                     if !link.send_datagram(bytes) {
                         core.on_refused(self.id, now);
@@ -685,6 +677,36 @@ impl SessionTask {
                 }
             }
         }
+        done
+    }
+
+    /// Performs what the core says; the order to close, if there is one.
+    fn drain(&self) -> Option<Violation> {
+        let now = now();
+        let mut core = self.shared.core.borrow_mut();
+        let mut outlet = self.shared.outlet.borrow_mut();
+        core.on_egress_room(outlet.free());
+        for _ in 0..HANDOVERS_MAX {
+            if let Some(link) = &self.link {
+                match link.facts() {
+                    Some(facts) => core.on_carrier(self.id, facts, now),
+                    None => return Some(no_datagrams()),
+                }
+                link.grant(core.is_hushed(self.id, now), now);
+            }
+            match self.hand_over(&mut core, &mut outlet, now) {
+                HandOver::Close(violation) => {
+                    outlet.flush();
+                    return Some(violation);
+                }
+                HandOver::Nothing => break,
+                HandOver::Sent => {
+                    if let Some(link) = &self.link {
+                        link.flush();
+                    }
+                }
+            }
+        }
         self.shared.pour(&mut core, &mut outlet, now);
         if let Some(key) = core.key_of(self.id) {
             let inbox = self.shared.inbox.borrow();
@@ -692,6 +714,16 @@ impl SessionTask {
         }
         None
     }
+}
+
+/// What became of the core's output.
+enum HandOver {
+    /// Nothing went to QUIC.
+    Nothing,
+    /// Datagrams wait to leave.
+    Sent,
+    /// The connection is to be closed.
+    Close(Violation),
 }
 
 fn no_datagrams() -> Violation {

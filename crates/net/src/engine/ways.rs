@@ -9,15 +9,15 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, select_all};
 use quell_core::multi::{Client, ExitId, Loss};
-use quinn::Endpoint;
 use tracing::debug;
 
 use super::client::Server;
 use super::link::{Link, LinkEvent};
 use crate::identity::Identity;
+use crate::quic::{self, Endpoint};
 use crate::socket::SocketWatch;
 use crate::transport::TransportSettings;
-use crate::{endpoint, words};
+use crate::words;
 
 pub(super) type Dialled = Result<Connected, Loss>;
 
@@ -41,6 +41,8 @@ pub(super) struct Way {
     pub(super) attempt: u64,
     pub(super) connection: Connection,
     pub(super) datagrams: Vec<Bytes>,
+    /// Something was handed to QUIC and has not been let go yet.
+    pub(super) has_sent: bool,
     /// Where the provider was found last.
     pub(super) address: Option<SocketAddr>,
 }
@@ -52,6 +54,7 @@ impl Way {
             attempt: 0,
             connection: Connection::Idle,
             datagrams: Vec::new(),
+            has_sent: false,
             address: None,
         }
     }
@@ -122,9 +125,10 @@ pub(super) async fn dial(caller: Caller, server: Server, attempt: u64) -> Dialle
         watch,
     } = caller;
     let remote = resolve(&server.remote, attempt, system_resolver).await?;
-    let connecting = endpoint::connect(&identity, remote, server.key, &transport, watch.clone());
-    let (endpoint, connecting) = connecting.map_err(|error| error.to_string())?;
-    let connection = connecting.await.map_err(|error| words::failure(&error))?;
+    let begun = quic::connect(&identity, remote, server.key, &transport, watch.clone());
+    let (endpoint, connection) = begun.map_err(|error| error.to_string())?;
+    let connected = connection.connected().await;
+    connected.map_err(|error| words::failure(&error))?;
     let control = connection
         .open_bi()
         .await

@@ -110,7 +110,7 @@ impl AsyncUdpSocket for CountingSocket {
         Box::pin(WritePoller {
             socket: self,
             outgoing: Arc::default(),
-            rest: None,
+            rest: Rest::default(),
         })
     }
 
@@ -187,21 +187,75 @@ impl AsyncUdpSocket for CountingSocket {
 struct WritePoller {
     socket: Arc<CountingSocket>,
     outgoing: Arc<Mutex<Outgoing>>,
-    rest: Option<Pin<Box<Sleep>>>,
+    rest: Rest,
 }
 
 impl UdpPoller for WritePoller {
     fn poll_writable(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poller = self.get_mut();
-        if let Some(wait) = poller.outgoing.lock().take_wait() {
-            poller.rest = Some(Box::pin(sleep(wait)));
-        }
-        if let Some(rest) = &mut poller.rest {
-            ready!(rest.as_mut().poll(cx));
-            poller.rest = None;
-        }
+        ready!(poller.rest.poll(&mut poller.outgoing.lock(), cx));
         ready!(poller.socket.io.poll_send_ready(cx))?;
         *poller.socket.turn.lock() = Some(Arc::clone(&poller.outgoing));
         Poll::Ready(Ok(()))
+    }
+}
+
+/// The wait that a refusal asked for.
+#[derive(Debug, Default)]
+struct Rest(Option<Pin<Box<Sleep>>>);
+
+impl Rest {
+    fn poll(&mut self, outgoing: &mut Outgoing, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(wait) = outgoing.take_wait() {
+            self.0 = Some(Box::pin(sleep(wait)));
+        }
+        if let Some(rest) = &mut self.0 {
+            ready!(rest.as_mut().poll(cx));
+            self.0 = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+/// A connection's way out of a socket, for who drives the connection itself.
+#[derive(Debug)]
+pub(crate) struct WayOut {
+    socket: Arc<CountingSocket>,
+    outgoing: Outgoing,
+    rest: Rest,
+}
+
+impl WayOut {
+    pub(crate) fn new(socket: Arc<CountingSocket>) -> Self {
+        Self {
+            socket,
+            outgoing: Outgoing::default(),
+            rest: Rest::default(),
+        }
+    }
+
+    /// Sends a batch, or the rest of the one that was not taken.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] alone: the same batch is to be tried again, when
+    /// [`poll_writable`](Self::poll_writable) says so.
+    pub(crate) fn send(&mut self, batch: &Transmit<'_>, now: std::time::Instant) -> io::Result<()> {
+        if self.rest.0.is_some() || self.outgoing.waits() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let Self {
+            socket, outgoing, ..
+        } = self;
+        outgoing.send(batch, now, &socket.watch, |part| socket.send_part(part))?;
+        socket.watch.tell_departed();
+        Ok(())
+    }
+
+    /// Resolves when the next try is due.
+    pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(self.rest.poll(&mut self.outgoing, cx));
+        // A socket that fails to say so says more when it is used.
+        let _ = ready!(self.socket.io.poll_send_ready(cx));
+        Poll::Ready(())
     }
 }

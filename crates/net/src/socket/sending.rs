@@ -38,6 +38,11 @@ impl Outgoing {
         self.wait.take()
     }
 
+    /// Whether a wait was asked for and nobody has taken it.
+    pub(super) fn waits(&self) -> bool {
+        self.wait.is_some()
+    }
+
     /// Sends `batch` by `system`, on from where the last try ended.
     ///
     /// # Errors

@@ -12,14 +12,13 @@ use bytes::Bytes;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use quell_core::health::refusal::{GRACE, WAIT_MIN};
-use quinn::Connection;
 use quinn::udp::Transmit;
 use tokio::time::Instant;
 
 use super::sending::Outgoing;
 use super::{SocketCounters, SocketWatch};
-use crate::endpoint::{connect, listen};
 use crate::identity::Identity;
+use crate::quic::{Connection, connect, listen};
 use crate::transport::TransportSettings;
 
 /// Answers that the system is made to give.
@@ -166,10 +165,20 @@ async fn pair() -> (Connection, Connection, SocketWatch, impl Sized) {
     let remote = listening.local_addr().unwrap();
     let watch = SocketWatch::default();
     let key = server.public_key();
-    let (endpoint, connecting) = connect(&client, remote, key, &transport, watch.clone()).unwrap();
-    let accepting = async { listening.accept().await.unwrap().await.unwrap() };
-    let (connection, accepted) = tokio::join!(connecting, accepting);
-    (connection.unwrap(), accepted, watch, (endpoint, listening))
+    let (endpoint, dialled) = connect(&client, remote, key, &transport, watch.clone()).unwrap();
+    let accepted = listening.accept().await.unwrap().accept().unwrap();
+    dialled.connected().await.unwrap();
+    accepted.connected().await.unwrap();
+    (dialled, accepted, watch, (endpoint, listening))
+}
+
+/// Runs `body` as an engine runs.
+fn run(body: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, body);
 }
 
 /// Sends `count` datagrams in one turn and receives until nothing more comes.
@@ -177,15 +186,18 @@ async fn cross(from: &Connection, to: &Connection, count: u8) -> usize {
     for n in 0..count {
         from.send_datagram(Bytes::from(vec![n; 1_000])).unwrap();
     }
+    from.flush();
     let patience = Duration::from_secs(2);
-    let mut received = 0;
-    while received < usize::from(count) {
-        match tokio::time::timeout(patience, to.read_datagram()).await {
-            Ok(Ok(_)) => received += 1,
+    let mut received = Vec::new();
+    while received.len() < usize::from(count) {
+        let batch = &mut received;
+        let more = std::future::poll_fn(|cx| to.poll_datagrams(cx, batch, 1));
+        match tokio::time::timeout(patience, more).await {
+            Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => break,
         }
     }
-    received
+    received.len()
 }
 
 fn since(watch: &SocketWatch, before: SocketCounters) -> (u64, u64) {
@@ -196,50 +208,57 @@ fn since(watch: &SocketWatch, before: SocketCounters) -> (u64, u64) {
     )
 }
 
-#[tokio::test]
-async fn segmentation_that_fails_later_costs_a_connection_nothing() {
-    // case B50
-    let (from, to, watch, _endpoints) = pair().await;
-    assert_eq!(cross(&from, &to, 8).await, 8);
-    let before = watch.counters();
-    watch.faults.0.lock().batches = Some(Errno::EIO);
-    assert_eq!(cross(&from, &to, 8).await, 8);
-    let (lost, fallbacks) = since(&watch, before);
-    assert!(fallbacks >= 1, "nothing was sent in batches");
-    assert_eq!(lost, 0);
-    assert_eq!(from.stats().path.lost_packets, 0, "nothing was resent");
-}
-
-#[tokio::test]
-async fn refusals_that_pass_cost_a_connection_nothing() {
-    for errno in [Errno::ENOBUFS, Errno::ENETUNREACH, Errno::EPERM] {
+#[test]
+fn segmentation_that_fails_later_costs_a_connection_nothing() {
+    run(async {
+        // case B50
         let (from, to, watch, _endpoints) = pair().await;
+        assert_eq!(cross(&from, &to, 8).await, 8);
         let before = watch.counters();
-        watch.faults.0.lock().next.extend([errno; 4]);
-        assert_eq!(cross(&from, &to, 8).await, 8, "{errno}");
-        assert_eq!(since(&watch, before), (0, 0), "{errno}");
-        assert_eq!(from.stats().path.lost_packets, 0, "{errno}");
-        assert!(watch.faults.0.lock().next.is_empty(), "{errno}: not used");
-    }
+        watch.faults.0.lock().batches = Some(Errno::EIO);
+        assert_eq!(cross(&from, &to, 8).await, 8);
+        let (lost, fallbacks) = since(&watch, before);
+        assert!(fallbacks >= 1, "nothing was sent in batches");
+        assert_eq!(lost, 0);
+        assert_eq!(from.stats().path.lost_packets, 0, "nothing was resent");
+    });
 }
 
-#[tokio::test]
-async fn refusals_that_last_end_no_connection() {
-    // case B51, case B74
-    for errno in [Errno::ENETUNREACH, Errno::EMSGSIZE, Errno::EIO] {
-        let (from, to, watch, _endpoints) = pair().await;
-        watch.faults.0.lock().all = Some(errno);
-        for n in 0..20 {
-            from.send_datagram(Bytes::from(vec![n; 1_000])).unwrap();
-            tokio::time::sleep(Duration::from_millis(20)).await;
+#[test]
+fn refusals_that_pass_cost_a_connection_nothing() {
+    run(async {
+        for errno in [Errno::ENOBUFS, Errno::ENETUNREACH, Errno::EPERM] {
+            let (from, to, watch, _endpoints) = pair().await;
+            let before = watch.counters();
+            watch.faults.0.lock().next.extend([errno; 4]);
+            assert_eq!(cross(&from, &to, 8).await, 8, "{errno}");
+            assert_eq!(since(&watch, before), (0, 0), "{errno}");
+            assert_eq!(from.stats().path.lost_packets, 0, "{errno}");
+            assert!(watch.faults.0.lock().next.is_empty(), "{errno}: not used");
         }
-        assert!(watch.counters().lost_out > 0, "{errno}");
-        watch.faults.0.lock().all = None;
-        assert_eq!(from.close_reason(), None, "{errno}");
-        // What stood in QUIC's queue comes first.
-        let end = Instant::now() + Duration::from_secs(20);
-        while cross(&from, &to, 1).await == 0 {
-            assert!(Instant::now() < end, "{errno}: never used again");
+    });
+}
+
+#[test]
+fn refusals_that_last_end_no_connection() {
+    run(async {
+        // case B51, case B74
+        for errno in [Errno::ENETUNREACH, Errno::EMSGSIZE, Errno::EIO] {
+            let (from, to, watch, _endpoints) = pair().await;
+            watch.faults.0.lock().all = Some(errno);
+            for n in 0..20 {
+                from.send_datagram(Bytes::from(vec![n; 1_000])).unwrap();
+                from.flush();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert!(watch.counters().lost_out > 0, "{errno}");
+            watch.faults.0.lock().all = None;
+            assert_eq!(from.close_reason(), None, "{errno}");
+            // What stood in QUIC's queue comes first.
+            let end = Instant::now() + Duration::from_secs(20);
+            while cross(&from, &to, 1).await == 0 {
+                assert!(Instant::now() < end, "{errno}: never used again");
+            }
         }
-    }
+    });
 }
