@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use libtest_mimic::Failed;
-use quell_wire::contract::{CONTRACT_LEN, RECEIPT_LEN, SignedReceipt};
+use quell_wire::contract::{CONTRACT_LEN, RECEIPT_LEN, SignedContract, SignedReceipt};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde_json::Value;
 
@@ -18,6 +20,22 @@ const RECEIPTS: TableDefinition<'static, &[u8; 16], &[u8; CONTRACT_LEN + RECEIPT
 
 /// The receipts of a provider that is not running. They are read from a copy: the provider is to find them as it left them.
 pub(super) fn durable(provider: &Path) -> Result<Totals, Failed> {
+    let records = records(provider)?.into_iter();
+    Ok(records.map(|(id, (_, total))| (id, total)).collect())
+}
+
+/// What is durable at a provider that is not running, less what the client signed: of a contract that the client holds what
+/// it says, of one that it used up and let go the whole of it.
+pub(super) fn durable_beyond_signed(provider: &Path, signed: &Totals) -> Result<Totals, Failed> {
+    let beyond = |(id, (contract_bytes, total)): ([u8; 16], (u64, u64))| {
+        let signed = signed.get(&id).copied().unwrap_or(contract_bytes);
+        (total > signed).then(|| (id, total - signed))
+    };
+    Ok(records(provider)?.into_iter().filter_map(beyond).collect())
+}
+
+/// Of each contract its bytes, and those that its durable receipt is for.
+fn records(provider: &Path) -> Result<BTreeMap<[u8; 16], (u64, u64)>, Failed> {
     let named = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("receipts-") && name.ends_with(".redb")
@@ -28,14 +46,19 @@ pub(super) fn durable(provider: &Path) -> Result<Totals, Failed> {
     let database = Database::create(copy.path())?;
     let read = database.begin_read()?;
     let table = read.open_table(RECEIPTS)?;
-    let mut totals = Totals::new();
+    let mut records = BTreeMap::new();
     for entry in table.iter()? {
         let (id, record) = entry?;
-        let receipt = &record.value()[CONTRACT_LEN..CONTRACT_LEN + RECEIPT_LEN];
+        let (contract, rest) = record.value().split_at(CONTRACT_LEN);
+        let contract = SignedContract::decode(contract).map_err(|error| error.to_string())?;
+        let receipt = &rest[..RECEIPT_LEN];
         let receipt = SignedReceipt::decode(receipt).map_err(|error| error.to_string())?;
-        totals.insert(*id.value(), receipt.terms.bytes_total);
+        records.insert(
+            *id.value(),
+            (contract.terms.bytes, receipt.terms.bytes_total),
+        );
     }
-    Ok(totals)
+    Ok(records)
 }
 
 /// What a client keeps for its next start.
@@ -48,14 +71,18 @@ pub(super) fn client_state(client: &Path) -> Result<Value, Failed> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// What a client that ended in order signed for in all contracts that it has.
-pub(super) fn signed(client: &Path) -> Result<u64, Failed> {
+/// What a client that ended in order signed for, in each contract that it holds. One that was used up, it lets go.
+pub(super) fn signed(client: &Path) -> Result<Totals, Failed> {
     let kept = client_state(client)?;
     let contracts = kept["contracts"].as_array().ok_or("no contracts")?;
-    let totals = contracts
-        .iter()
-        .map(|one| one["signed_total"].as_u64().unwrap_or(0));
-    Ok(totals.sum())
+    let mut totals = Totals::new();
+    for one in contracts {
+        let contract = STANDARD.decode(one["contract"].as_str().unwrap_or_default())?;
+        let contract = SignedContract::decode(&contract).map_err(|error| error.to_string())?;
+        let total = one["signed_total"].as_u64().ok_or("no total")?;
+        totals.insert(contract.terms.contract_id.0, total);
+    }
+    Ok(totals)
 }
 
 /// No total is less than it was, and none is gone.

@@ -16,7 +16,7 @@ use quell_lab::content;
 use quell_lab::http;
 use rand::RngExt as _;
 
-use super::books::{Totals, durable, none_fell, signed};
+use super::books::{Totals, durable, durable_beyond_signed, none_fell, signed};
 use super::is_long;
 use super::postgres::Cluster;
 use super::stage::{READY, SOCKS, Stage, WEB, address, is_up};
@@ -212,18 +212,21 @@ fn the_books_agree(
     cast.provider.stop()?;
     let durable = durable(&stage.path("provider"))?;
     none_fell(totals, &durable)?;
+    let held = signed(&stage.path("client"))?;
+    let beyond = durable_beyond_signed(&stage.path("provider"), &held)?;
+    assert!(
+        beyond.is_empty(),
+        "durable beyond what was signed for: {beyond:02x?}"
+    );
+    let of = |(id, total): (&[u8; 16], &u64)| held.get(id).copied().unwrap_or(*total);
+    let signed: u64 = durable.iter().map(of).sum();
     let durable: u64 = durable.values().sum();
-    let signed = signed(&stage.path("client"))?;
     let settled = stage.settled()?;
     println!(
         "{whole} bytes of files came whole, {broken} attempts broke; signed {signed}, durable {durable}, settled {settled:?}"
     );
     assert_eq!(settled[0], settled[1], "both accounts say the same");
     assert_eq!(settled[0], durable, "all that is durable is settled, once");
-    assert!(
-        settled[0] <= signed,
-        "no more is settled than was signed for"
-    );
     // What was carried is at most what came whole and one file for each attempt that broke.
     let carried_max = (whole + broken * FILE_BYTES) * (100 + OVERHEAD_PERCENT_MAX) / 100;
     assert!(

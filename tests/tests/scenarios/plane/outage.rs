@@ -160,7 +160,7 @@ fn the_sums_are_right(
     provider: super::stage::Running,
 ) -> Outcome {
     client.stop()?;
-    let signed = signed(&stage.path("client"))?;
+    let signed: u64 = signed(&stage.path("client"))?.values().sum();
     let near = |[_, of_client]: [u64; 2]| of_client + EXPOSURE_BYTES >= signed;
     let settled = stage
         .until_settled(Duration::from_secs(60), near)
