@@ -23,7 +23,7 @@ class Quell(Peer):  # noqa: F821  (the comparison defines Peer before it reads t
                 f'listen = "{self.os_}:{self.port}"\nprivate_key_file = "provider.key"\nrun_dir = "{self.dir}"\n'
                 f'[[clients]]\nname = "bench"\npublic_key = "{client}"\n'
                 f'[addresses]\nipv4_pool = "10.99.0.0/30"\n'
-                f'[egress]\nkind = "tun"\nmasquerade = false\ntun_name = "{self.si}"\n'
+                f'[egress]\nkind = "tun"\nmasquerade = false\ntun_name = "{self.si}"\nallow = ["10.99.0.1/32"]\n'
                 f'[lanes]\ntcp = "{self.tcp}"\n'
                 f'[control]\nsocket = "{self.dir}/provider.sock"\n')
         with open(f"{self.dir}/client.toml", "w") as f:
