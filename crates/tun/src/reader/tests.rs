@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::time::Duration;
 
 use super::*;
@@ -49,6 +50,10 @@ impl RawDevice for Script {
 
     fn write(&mut self, _packet: &[u8]) -> Result<(), i32> {
         unreachable!("a reader does not write")
+    }
+
+    fn write_parts(&mut self, _parts: &[IoSlice<'_>]) -> Result<(), i32> {
+        unreachable!("nothing is merged")
     }
 
     fn wait(&mut self, interest: Interest, limit: Option<Duration>) -> Result<Wakeup, i32> {
