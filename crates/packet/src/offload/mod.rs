@@ -14,12 +14,14 @@
 //! | [`split`] | one super-packet into the packets it stands for, and checksums that were left to us |
 //! | [`coalesce`] | which packets of a batch may travel as one |
 //! | [`merged`] | the header of the super-packet that they become |
+//! | [`fuzz`] | the body of the fuzz target |
 //!
 //! Invariants: splitting what was merged gives the merged packets, byte for byte (but the IPv4 identification of packets
 //! with DF, which RFC 6864 §4.1 tells everyone to ignore); a packet with a wrong checksum is never merged, since the
 //! merged one gets a right one; packets of one flow keep their order; nothing copies a payload.
 
 pub mod coalesce;
+pub mod fuzz;
 pub mod merged;
 pub mod split;
 pub mod virtio;
@@ -52,6 +54,3 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
         .and_then(<[u8]>::first_chunk)
         .map_or(0, |field| u16::from_be_bytes(*field))
 }
-
-#[cfg(test)]
-mod tests;
