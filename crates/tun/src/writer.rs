@@ -300,4 +300,6 @@ impl<D: RawDevice> TunWriter for Writer<D> {
 }
 
 #[cfg(test)]
+mod merge_tests;
+#[cfg(test)]
 mod tests;

@@ -23,12 +23,12 @@
 //! Checksums are verified when a second packet would join, not before: a packet that travels alone costs a look at its
 //! header. Nothing is allocated after the first batch, and no payload is copied.
 
-use crate::checksum;
+use crate::checksum::{self, Sum};
 use crate::ipv4::HEADER_BYTES_MIN as V4_BYTES;
 use crate::ipv6::HEADER_BYTES as V6_BYTES;
 use crate::offload::{TCP_CHECKSUM_AT, TCP_FLAGS_AT, TCP_SEQUENCE_AT, word};
 use crate::tcp::flags;
-use crate::{IpPacket, PACKET_BYTES_MAX, protocol, tcp, udp};
+use crate::{PACKET_BYTES_MAX, protocol, tcp, udp};
 
 /// Packets that are looked at together, and so the most that one run holds: a full super-packet of TCP is 45 packets of
 /// 1,448 bytes, and the kernel splits UDP into at most 64 (`UDP_MAX_SEGMENTS` before Linux 6.9).
@@ -339,5 +339,22 @@ fn is_right(packet: &[u8], shape: &Shape) -> bool {
     if shape.is_tcp && word(packet, shape.ip_len() + TCP_CHECKSUM_AT) == 0xffff {
         return false;
     }
-    IpPacket::parse(packet).is_ok_and(|ip| checksum::upper_layer_valid(&ip) == Some(true))
+    let addresses = if shape.is_v4 {
+        12..V4_BYTES
+    } else {
+        8..V6_BYTES
+    };
+    let number = if shape.is_tcp {
+        protocol::TCP
+    } else {
+        protocol::UDP
+    };
+    // Both pseudo headers are addresses, protocol and length; zeros between them add nothing.
+    let upper = packet.get(shape.ip_len()..).unwrap_or_default();
+    let sum = Sum::new()
+        .bytes(packet.get(addresses).unwrap_or_default())
+        .word(u16::from(number))
+        .word(upper.len() as u16)
+        .bytes(upper);
+    sum.finish() == 0
 }

@@ -140,8 +140,10 @@ impl OffloadFile {
             self.split = Some(split);
             return self.next_segment(buffer).ok_or(PacketError::Empty);
         }
-        if length > PACKET_BYTES_MAX {
-            return Err(PacketError::LengthMismatch);
+        match length {
+            0 => return Err(PacketError::Empty),
+            1..=PACKET_BYTES_MAX => {}
+            _ => return Err(PacketError::LengthMismatch),
         }
         buffer.extend_from_slice(self.far.get(near_len..length).unwrap_or_default());
         split::complete(&virtio, buffer.get_mut(before..).unwrap_or_default())?;
@@ -210,3 +212,6 @@ mod ioctl {
     nix::ioctl_write_int!(tun_set_offload, b'T', 208);
     nix::ioctl_write_ptr!(tun_set_vnet_hdr_sz, b'T', 216, c_int);
 }
+
+#[cfg(test)]
+mod tests;
