@@ -174,15 +174,19 @@ fn sum_native(bytes: &[u8]) -> u64 {
             *lane += u64::from(u32::from_ne_bytes(*word));
         }
     }
-    let (words, tail) = rest.as_chunks::<2>();
-    let words: u64 = words
+    let (doubles, rest) = rest.as_chunks::<4>();
+    let doubles: u64 = doubles
         .iter()
-        .map(|word| u64::from(u16::from_ne_bytes(*word)))
+        .map(|word| u64::from(u32::from_ne_bytes(*word)))
         .sum();
+    let (words, tail) = rest.as_chunks::<2>();
+    let word = words
+        .first()
+        .map_or(0, |word| u64::from(u16::from_ne_bytes(*word)));
     let tail = tail
         .first()
         .map_or(0, |&last| u64::from(u16::from_ne_bytes([last, 0])));
-    lanes.iter().sum::<u64>() + words + tail
+    lanes.iter().sum::<u64>() + doubles + word + tail
 }
 
 #[cfg(test)]

@@ -47,6 +47,12 @@ pub enum PacketError {
     /// A fragment that reaches past byte 65,535 of its datagram.
     #[error("the fragment reaches past the largest datagram")]
     FragmentBeyondDatagram,
+    /// A virtio-net header that asks for an offload nobody switched on (see [`crate::offload`]).
+    #[error("the virtio-net header asks for an unknown offload")]
+    UnknownOffload,
+    /// A virtio-net header that disagrees with the packet behind it.
+    #[error("the virtio-net header and the packet disagree")]
+    OffloadMismatch,
     /// Text that is not `address/length`.
     #[error("expected an address and a prefix length, such as 10.0.0.0/8 or fd00::/8")]
     PrefixSyntax,
@@ -83,6 +89,8 @@ impl PacketError {
             Self::DontFragment => "dont_fragment",
             Self::MtuTooSmall => "mtu_too_small",
             Self::FragmentBeyondDatagram => "fragment_beyond_datagram",
+            Self::UnknownOffload => "unknown_offload",
+            Self::OffloadMismatch => "offload_mismatch",
             Self::PrefixSyntax => "prefix_syntax",
             Self::PrefixLength { .. } => "prefix_length",
             Self::PrefixHostBits { .. } => "prefix_host_bits",

@@ -12,6 +12,7 @@
 //! | [`flow`] | the 5-tuple |
 //! | [`checksum`] | RFC 1071 sums, pseudo headers, RFC 1624 updates |
 //! | [`ecn`], [`mss`], [`fragment`], [`translate`] | the four ways in which a packet is changed |
+//! | [`offload`] | super-packets: many segments of one flow as one, split and merged |
 //! | [`reassembly`] | fragments put together |
 //! | [`addr`] | which addresses are what, and prefixes |
 //! | [`build`] | valid packets for tests and demonstrations |
@@ -36,6 +37,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod mss;
+pub mod offload;
 pub mod options;
 pub mod protocol;
 pub mod reassembly;

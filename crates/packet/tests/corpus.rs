@@ -13,7 +13,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use quell_packet::build::{Header, Segment};
-use quell_packet::{fuzz, icmp, protocol};
+use quell_packet::offload::{Gso, VirtioHeader};
+use quell_packet::{fuzz, icmp, offload, protocol};
 
 type Seeds = BTreeMap<String, Vec<u8>>;
 
@@ -192,10 +193,62 @@ fn seeds() -> Seeds {
     seeds
 }
 
+/// A super-packet of each kind behind its virtio header, and batches with heirs (see `offload::fuzz`).
+fn offload_seeds() -> Seeds {
+    let mut seeds = Seeds::new();
+    let payload = [0xa5; 400];
+    for (name, header) in headers() {
+        let segment = Segment {
+            flags: 0x18,
+            options: &[1, 1, 8, 10, 0, 1, 2, 3, 0, 4, 5, 6],
+            ..Segment::default()
+        };
+        for (kind, packet) in [
+            ("tcp", header.tcp(4_000, 443, &segment, &payload)),
+            ("udp", header.udp(4_000, 53, &payload)),
+        ] {
+            let gso = match (kind, header.source.is_ipv4()) {
+                ("udp", _) => Gso::Udp,
+                (_, true) => Gso::TcpV4,
+                (_, false) => Gso::TcpV6,
+            };
+            let virtio = VirtioHeader {
+                gso,
+                gso_size: 150,
+                needs_checksum: true,
+                ..VirtioHeader::default()
+            };
+            seeds.insert(
+                format!("seed-{name}-{kind}"),
+                [&virtio.encode()[..], &packet].concat(),
+            );
+            let length = u16::try_from(packet.len()).unwrap();
+            let batch: Vec<u8> = [5, 0, 31]
+                .iter()
+                .flat_map(|heirs: &u16| {
+                    [&(heirs << 11 | length).to_be_bytes()[..], &packet].concat()
+                })
+                .collect();
+            seeds.insert(format!("seed-batch-{name}-{kind}"), batch);
+        }
+    }
+    seeds
+}
+
 #[test]
 fn packets() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/packets");
-    let seeds = seeds();
+    replay("packets", seeds(), fuzz::packets);
+}
+
+#[test]
+fn super_packets() {
+    replay("offload", offload_seeds(), offload::fuzz::offload);
+}
+
+fn replay(target: &str, seeds: Seeds, body: fn(&[u8])) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
     if std::env::var_os("QUELL_WRITE_CORPUS").is_some() {
         fs::create_dir_all(&folder).unwrap();
         for (name, bytes) in &seeds {
@@ -227,6 +280,6 @@ fn packets() {
             !name.starts_with("seed-") || seeds.contains_key(name),
             "{name} is not built here"
         );
-        fuzz::packets(bytes);
+        body(bytes);
     }
 }

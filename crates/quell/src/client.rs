@@ -18,13 +18,14 @@ use quell_net::engine::paying::PaySettings;
 use quell_net::identity::Identity;
 use quell_packet::Prefix;
 use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
+use quell_tun::Offload;
 use quell_tun::os::{TunConfig, TunDevice};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::config::{ClientFile, ProviderPeer, read_private_key};
+use crate::config::{ClientFile, ProviderPeer, TunSection, read_private_key};
 use crate::control;
-use crate::device;
+use crate::device::{self, OffloadStatus};
 use crate::error::Error;
 use crate::plane;
 use crate::plane::client::ClientPlane;
@@ -44,8 +45,8 @@ pub struct Client {
 
 /// The near end of the tunnel, before it is opened.
 enum Near {
-    /// An interface of that name, with those routes.
-    Tun(String, Vec<Prefix>),
+    /// An interface.
+    Tun(TunSection),
     /// It listens already, so that a port in use is said to the caller.
     Proxy(proxy::Opened),
 }
@@ -68,21 +69,29 @@ impl Near {
         }
     }
 
-    fn open(self) -> Result<(Device, Opened), Error> {
+    /// The offload is that of a TUN.
+    fn open(self) -> Result<(Device, Opened, Option<Offload>), Error> {
         match self {
-            Self::Tun(name, routes) => {
+            Self::Tun(TunSection {
+                name,
+                routes,
+                offload,
+                mtu_max: _,
+            }) => {
                 let tun = TunDevice::create(TunConfig {
                     name: Some(name.clone()),
+                    offload: offload.into(),
                     ..TunConfig::default()
                 })?;
-                Ok((split(tun), Opened::Tun(name, routes)))
+                let offload = tun.offload();
+                Ok((split(tun), Opened::Tun(name, routes), Some(offload)))
             }
             Self::Proxy(opened) => {
                 let near = Opened::Proxy {
                     _held: opened.proxy,
                     tunnel: opened.tunnel,
                 };
-                Ok((opened.device, near))
+                Ok((opened.device, near, None))
             }
         }
     }
@@ -138,18 +147,18 @@ impl Client {
         };
         let near = match file.proxy.proxy()? {
             Some(config) => Near::Proxy(proxy::open(config)?),
-            None => Near::Tun(file.tun.name.clone(), file.tun.routes.clone()),
+            None => Near::Tun(file.tun.clone()),
         };
         let applications = near.observer();
         let seed = rand::random();
         let (ready, is_ready) = watch::channel(false);
         let (give, given) = mpsc::channel();
         let running = Running::start("quell-client", move |tell| async move {
-            let (device, near) = near.open()?;
+            let (device, near, offload) = near.open()?;
             let (mut engine, handle, wanted) = ClientEngine::new(settings, device, seed)?;
             let plane = plane.map(|(backend, kept)| join(&mut engine, backend, kept));
             // The starter may have gone; the engine then ends by its handle.
-            let _ = give.send((engine.messages(), engine.backend()));
+            let _ = give.send((engine.messages(), engine.backend(), offload));
             let _ = tell.send(Ok(handle));
             let plane = tokio::task::spawn_local(async move {
                 if let Some(plane) = plane {
@@ -164,12 +173,13 @@ impl Client {
             let _ = plane.await;
             ended
         })?;
-        let (messages, backend) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let (messages, backend, offload) = given.try_recv().map_err(|_| Error::EngineLost)?;
         let seen = applications.clone();
         let status = move |report: ClientReport| Described {
             report,
             interface_ready: *is_ready.borrow(),
             proxy: seen.as_ref().map(Observer::status),
+            offload: offload.as_ref().map(|offload| offload.stats().into()),
         };
         let control = control::serve(
             &file.control_socket(),
@@ -245,6 +255,9 @@ struct Described {
     /// What the proxy does, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy: Option<ProxyStatus>,
+    /// What the kernel takes off the TUN's hands, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offload: Option<OffloadStatus>,
 }
 
 fn settings(file: &ClientFile) -> Result<ClientSettings, Error> {

@@ -4,26 +4,30 @@ use quell_core::status::TunnelAddresses;
 use quell_egress::userspace::{AllowAll, Observer, Userspace, UserspaceStatus};
 use quell_egress::{EgressConfig, KernelEgress};
 use quell_net::engine::client::Device;
-use quell_tun::StopHandle;
 use quell_tun::link::Link;
 use quell_tun::os::{TunConfig, TunDevice};
+use quell_tun::{Offload, StopHandle};
 
 use crate::client::split;
 use crate::config::{EgressKind, ProviderFile};
-use crate::device::add_addresses;
+use crate::device::{OffloadStatus, add_addresses};
 use crate::error::Error;
 use crate::packets::{Reader, Writer};
 
 /// A way that is open.
 pub(crate) enum Egress {
-    Kernel { egress: KernelEgress, tun: String },
+    Kernel {
+        egress: KernelEgress,
+        tun: String,
+        offload: Offload,
+    },
     Userspace(Userspace),
 }
 
 /// Sees into a way from any thread.
 #[derive(Clone)]
 pub(crate) enum View {
-    Kernel,
+    Kernel(Offload),
     Userspace(Observer),
 }
 
@@ -59,6 +63,7 @@ async fn kernel(file: &ProviderFile, gateway: &TunnelAddresses) -> Result<(Devic
     let tun = TunDevice::create(TunConfig {
         name: Some(name.clone()),
         mtu: file.egress.mtu,
+        offload: file.egress.offload.into(),
     })?;
     let link = Link::open(&name).await?;
     add_addresses(&link, gateway).await?;
@@ -70,7 +75,12 @@ async fn kernel(file: &ProviderFile, gateway: &TunnelAddresses) -> Result<(Devic
         masquerade: file.egress.masquerade,
         run_dir: file.run_dir.clone(),
     })?;
-    Ok((split(tun), Egress::Kernel { egress, tun: name }))
+    let egress = Egress::Kernel {
+        egress,
+        tun: name,
+        offload: tun.offload(),
+    };
+    Ok((split(tun), egress))
 }
 
 impl Egress {
@@ -84,7 +94,7 @@ impl Egress {
 
     pub(crate) fn view(&self) -> View {
         match self {
-            Self::Kernel { .. } => View::Kernel,
+            Self::Kernel { offload, .. } => View::Kernel(offload.clone()),
             Self::Userspace(egress) => View::Userspace(egress.observer()),
         }
     }
@@ -107,15 +117,22 @@ impl Egress {
 impl View {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Self::Kernel => EgressKind::Tun.as_str(),
+            Self::Kernel(_) => EgressKind::Tun.as_str(),
             Self::Userspace(_) => EgressKind::Userspace.as_str(),
         }
     }
 
     pub(crate) fn status(&self) -> Option<UserspaceStatus> {
         match self {
-            Self::Kernel => None,
+            Self::Kernel(_) => None,
             Self::Userspace(observer) => Some(observer.status()),
+        }
+    }
+
+    pub(crate) fn offload(&self) -> Option<OffloadStatus> {
+        match self {
+            Self::Kernel(offload) => Some(offload.stats().into()),
+            Self::Userspace(_) => None,
         }
     }
 }

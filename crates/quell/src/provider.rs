@@ -24,6 +24,7 @@ use tracing::info;
 
 use crate::config::{ProviderFile, read_private_key};
 use crate::control::{self, Explanation, Question, Server, judging};
+use crate::device::OffloadStatus;
 use crate::egress;
 use crate::error::Error;
 use crate::month_file::MonthFile;
@@ -110,6 +111,7 @@ impl Provider {
             report,
             egress_kind: view.kind(),
             userspace: view.status(),
+            offload: view.offload(),
         };
         let control = control::serve(
             &file.control_socket(),
@@ -245,6 +247,9 @@ struct Described {
     egress_kind: &'static str,
     /// What the userspace one does, where it is that.
     userspace: Option<UserspaceStatus>,
+    /// What the kernel takes off the TUN's hands, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offload: Option<OffloadStatus>,
 }
 
 fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {

@@ -3,7 +3,7 @@
 //! A TUN thread reads a batch of packets, hands it to the engine over a bounded channel, and reads on. This crate is the
 //! part below that thread: [`TunReader`] and [`TunWriter`], with two devices behind them:
 //!
-//! - [`os::TunDevice`], the kernel's (Linux), through the crate `tun`;
+//! - [`os::TunDevice`], the kernel's (Linux), through the crate `tun`, with the kernel's offloads ([`Offload`]);
 //! - [`channel`], a pair of bounded channels, for tests and for embedders who get their packets from elsewhere.
 //!
 //! # One frame form (case B55)
@@ -32,6 +32,7 @@ mod error;
 #[cfg(target_os = "linux")]
 pub mod link;
 pub mod log_gate;
+mod offload;
 #[cfg(target_os = "linux")]
 pub mod os;
 mod patience;
@@ -48,5 +49,6 @@ pub use device::{
 };
 pub use error::TunError;
 pub use log_gate::LogGate;
+pub use offload::{Offload, OffloadMode, OffloadStats};
 pub use slab::SLAB_BYTES;
 pub use stop::StopHandle;

@@ -10,8 +10,11 @@
 //!                              └─ fatal ─> remembered; what was read goes first ──> Fatal, for good
 //! ```
 //!
+//! What the device took from the kernel and dropped (a super-packet that makes no sense, case B53) is progress without a
+//! packet: the loop goes on, and blocks as soon as the kernel has nothing more.
+//!
 //! Invariants: a call returns at least one packet, or `Stopped`, or an error. Every turn of the loop that reads nothing
-//! either blocks in `wait` or is counted by `Patience`, so the loop cannot spin (case B81). The stop flag is looked at
+//! either took a packet from the kernel, blocks in `wait` or is counted by `Patience`, so the loop cannot spin (case B81). The stop flag is looked at
 //! once a call: under load a stop takes effect after one batch at most.
 
 use std::time::Instant;
@@ -57,13 +60,18 @@ impl<D: RawDevice> Reader<D> {
         }
     }
 
-    /// Reads until the batch is full or the device says no. Returns the number of packets and the errno that ended it.
+    /// Reads until the batch is full or the device says no. Returns the number of packets and the errno that ended it. What
+    /// the device dropped takes a place in the batch, so that a row of such packets ends, too.
     fn fill(&mut self, batch: &mut Vec<BytesMut>) -> (usize, Option<i32>) {
         let mut count = 0;
         self.slabs.start_batch();
-        while count < BATCH_PACKETS_MAX && (count == 0 || self.slabs.has_room()) {
+        for _ in 0..BATCH_PACKETS_MAX {
+            if count > 0 && !self.slabs.has_room() {
+                break;
+            }
             let buffer = self.slabs.buffer();
             match self.device.read(buffer) {
+                Ok(0) => self.patience.progress(),
                 Ok(bytes) => {
                     batch.push(buffer.split_to(bytes));
                     count += 1;

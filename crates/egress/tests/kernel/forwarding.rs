@@ -29,6 +29,7 @@ impl Tun {
         let config = TunConfig {
             name: Some(name.to_owned()),
             mtu: 1_500,
+            ..TunConfig::default()
         };
         let device = TunDevice::create(config).unwrap();
         let link = Link::open(name).await.unwrap();

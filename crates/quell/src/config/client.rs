@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::address::Host;
 use super::backend::BackendSection;
 use super::common::{
-    ControlSection, LogSection, default_run_dir, default_state_dir, interface_name,
+    ControlSection, LogSection, Offload, default_run_dir, default_state_dir, interface_name,
 };
 use super::error::LoadError;
 use super::exits::{self, FlapSection, ProviderPeer, RaceSection, WindowSection};
@@ -104,6 +104,11 @@ pub struct TunSection {
     /// RFC 8200 §5) to 9,000.
     #[serde(deserialize_with = "text::number")]
     pub mtu_max: u16,
+    /// Whether the interface uses the kernel's offloads.
+    ///
+    /// `auto`: TCP costs half the system calls or less, and what a kernel does not know
+    /// is done without. `off` is for a kernel whose offloads are broken.
+    pub offload: Offload,
     /// Destinations that go through the tunnel, besides the provider's own pools.
     ///
     /// None: a tunnel that redirects traffic nobody named would surprise. A route
@@ -118,6 +123,7 @@ impl Default for TunSection {
         Self {
             name: "quell0".into(),
             mtu_max: 1420,
+            offload: Offload::Auto,
             routes: Vec::new(),
         }
     }

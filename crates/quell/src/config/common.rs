@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use quell_core::config::ConfigError;
+use quell_tun::OffloadMode;
 use serde::Deserialize;
 
 use crate::control;
@@ -27,6 +28,28 @@ impl ControlSection {
         match &self.socket {
             Some(socket) => socket.clone(),
             None => run_dir.join(format!("{tun_name}.sock")),
+        }
+    }
+}
+
+/// Whether an interface uses the kernel's offloads: the kernel then hands over up to 64 KiB of a flow at once, and takes as
+/// much back, and quell cuts and joins the packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Offload {
+    /// What the kernel has.
+    #[default]
+    Auto,
+    /// None: each packet by itself.
+    Off,
+}
+
+impl From<Offload> for OffloadMode {
+    fn from(offload: Offload) -> Self {
+        match offload {
+            Offload::Auto => Self::Auto,
+            Offload::Off => Self::Off,
         }
     }
 }

@@ -16,7 +16,7 @@ use quell_egress::EgressError;
 use quell_egress::userspace::UserspaceConfig;
 use serde::Deserialize;
 
-use super::common::interface_name;
+use super::common::{Offload, interface_name};
 use super::limits::BitRate;
 use super::text;
 
@@ -41,6 +41,11 @@ pub struct EgressSection {
     /// carry draw a packet-too-big. Range 1,280 to 9,000.
     #[serde(deserialize_with = "text::number")]
     pub mtu: u16,
+    /// Whether the interface uses the kernel's offloads; for `tun` alone.
+    ///
+    /// `auto`, as in the client's `[tun]`: what a kernel does not know is done
+    /// without. `off` is for a kernel whose offloads are broken.
+    pub offload: Offload,
     /// What clients may speak to although it is denied by default: see [`quell_core::config::EgressRulesConfig::allow`].
     #[serde(deserialize_with = "text::list")]
     pub allow: Vec<Rule>,
@@ -61,6 +66,7 @@ impl Default for EgressSection {
             masquerade: true,
             tun_name: "quell-exit".into(),
             mtu: 1500,
+            offload: Offload::Auto,
             allow: Vec::new(),
             deny: Vec::new(),
             rate: None,

@@ -65,7 +65,7 @@ use serde::de::DeserializeOwned;
 pub use address::{AddressError, Host, ServerAddress};
 pub use backend::BackendSection;
 pub use client::{ClientFile, ClientTransport, TunSection};
-pub use common::{ControlSection, LogLevel, LogSection};
+pub use common::{ControlSection, LogLevel, LogSection, Offload};
 pub use egress::{EgressKind, EgressSection, UserspaceSection};
 pub use error::{LoadError, Place};
 pub use exits::{FlapSection, ProviderPeer, RaceSection, WindowSection};

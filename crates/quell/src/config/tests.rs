@@ -322,6 +322,7 @@ fn a_clients_mistake_is_named_with_line_key_value_and_what_is_allowed() {
             bad(KEEPALIVE, "mtu_upper = 1473 # <-", &["transport.mtu_upper = 1473: allowed is 1200 to 1472"]),
             // Names and lists.
             bad("mtu_max = 1400", "name = \"sixteen-letters-\" # <-", &["tun.name = \"sixteen-letters-\": allowed is 1 to 15 letters"]),
+            bad("mtu_max = 1400", "offload = true # <-", &["tun.offload = true"]),
             bad("mtu_max = 1400", "name = \"\" # <-", &["tun.name = \"\": allowed is 1 to 15 letters"]),
             bad("mtu_max = 1400", "name = \"a/b\" # <-", &["tun.name = \"a/b\": allowed is 1 to 15 letters"]),
             bad("mtu_max = 1400", "name = \"quell%d\" # <-", &["tun.name", "allowed is 1 to 15 letters"]),
@@ -357,6 +358,7 @@ fn a_providers_mistake_is_named_with_line_key_value_and_what_is_allowed() {
             bad("kind = \"tun\"", "kind = \"kernel\" # <-", &["egress.kind = \"kernel\"", "expected `userspace` or `tun`"]),
             bad("kind = \"tun\"", "masquerade = \"yes\" # <-", &["egress.masquerade = \"yes\"", "invalid type", "a boolean"]),
             bad("kind = \"tun\"", "tun_name = \"my exit\" # <-", &["egress.tun_name = \"my exit\": allowed is 1 to 15"]),
+            bad("kind = \"tun\"", "offload = \"on\" # <-", &["egress.offload = \"on\"", "expected `auto` or `off`"]),
             bad("kind = \"tun\"", "mtu = 1279 # <-", &["egress.mtu = 1279: allowed is 1280 to 9000"]),
             bad("sessions_max = 10", "sessions_max = 0 # <-", &["limits.sessions_max = 0: allowed is 1 to 65536"]),
             bad("sessions_max = 10", "sessions_max = 65537 # <-", &["limits.sessions_max = 65537: allowed is 1 to 65536"]),

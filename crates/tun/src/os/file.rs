@@ -1,4 +1,5 @@
-//! The plain TUN file: one bare IP packet a system call. The only `unsafe` of the data path is here.
+//! The plain TUN file: one bare IP packet a system call. With `offload` it has the only `unsafe` of the
+//! data path.
 //!
 //! The file is non-blocking, so a call never waits; [`wait`](RawDevice::wait) polls it together with the stop signal. The
 //! poll's answer is only "try again": whatever state the device is in, the next read or write tells it by its errno, and
@@ -7,6 +8,7 @@
 
 #![allow(unsafe_code)]
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +23,45 @@ use crate::device::PACKET_BYTES_MAX;
 use crate::raw::{Interest, RawDevice, Wakeup};
 use crate::stop::StopHandle;
 
+/// The open file of a device, which its halves share. The offload mask of a persistent device outlives its file: what was
+/// switched on is switched off before the file is closed, so that the next user finds the device as it is made.
+#[derive(Debug)]
+pub(super) struct SharedFile {
+    pub(super) fd: OwnedFd,
+    pub(super) has_offloads: bool,
+}
+
+impl AsFd for SharedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        if self.has_offloads {
+            // A device that is gone has no mask.
+            let _ = clear_offloads(self.fd.as_fd());
+        }
+    }
+}
+
 /// A TUN file and the stop signal of its device.
 #[derive(Debug)]
 pub(super) struct TunFile {
-    file: Arc<OwnedFd>,
+    file: Arc<SharedFile>,
     stop: StopHandle,
 }
 
 impl TunFile {
-    pub(super) fn new(file: Arc<OwnedFd>, stop: StopHandle) -> Self {
+    pub(super) fn new(file: Arc<SharedFile>, stop: StopHandle) -> Self {
         Self { file, stop }
+    }
+}
+
+impl AsFd for TunFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -43,7 +74,7 @@ impl RawDevice for TunFile {
         // writes at most that many bytes and reads none.
         let read = unsafe {
             libc::read(
-                self.file.as_raw_fd(),
+                self.file.fd.as_raw_fd(),
                 spare.as_mut_ptr().cast(),
                 spare.len(),
             )
@@ -65,6 +96,10 @@ impl RawDevice for TunFile {
             Ok(_) => Ok(()),
             Err(errno) => Err(errno as i32),
         }
+    }
+
+    fn write_parts(&mut self, _parts: &[IoSlice<'_>]) -> Result<(), i32> {
+        Err(libc::EINVAL)
     }
 
     fn wait(&mut self, interest: Interest, limit: Option<Duration>) -> Result<Wakeup, i32> {

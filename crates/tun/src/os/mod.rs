@@ -1,7 +1,7 @@
 //! The kernel's TUN device (Linux).
 //!
-//! The device is made by the crate `tun` without packet information and without virtio-net headers, so each read and
-//! write is one bare IP packet (case B55). It lives as long as its file: reader and writer share it, and when the last of
+//! The device is made by the crate `tun` without packet information; a virtio-net header is stripped and added here, so
+//! what callers see is bare IP packets (case B55). It lives as long as its file: reader and writer share it, and when the last of
 //! them is dropped, by a return, a panic or `kill -9`, the kernel removes the interface with its addresses and routes.
 //!
 //! # Names
@@ -14,11 +14,13 @@
 //!
 //! # Seams
 //!
-//! `file` is the plain reader: one system call a packet. An offload reader (virtio-net header, GSO) implements the same
-//! private trait `RawDevice`. [`TunDevice::from_fd`] takes a device that somebody else opened: a privileged helper, or a
+//! `file` is the plain device: one system call a packet. `offload` is the one with virtio-net headers, where a system
+//! call moves up to 64 KiB; both implement the private trait `RawDevice`. [`TunDevice::from_fd`] takes a device that somebody else opened: a privileged helper, or a
 //! mobile system's VPN service.
 
+mod any;
 mod file;
+mod offload;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -31,7 +33,9 @@ use nix::net::if_::if_nametoindex;
 
 use crate::device::{MTU_MIN, PacketIn, ReadOutcome, TunReader, TunWriter, WriteReport};
 use crate::error::TunError;
-use crate::os::file::TunFile;
+use crate::offload::{Offload, OffloadMode};
+use crate::os::any::AnyFile;
+use crate::os::file::{SharedFile, TunFile};
 use crate::reader::Reader;
 use crate::stop::StopHandle;
 use crate::writer::Writer;
@@ -46,14 +50,17 @@ pub struct TunConfig {
     pub name: Option<String>,
     /// The largest packet, in bytes, at least [`MTU_MIN`].
     pub mtu: u16,
+    /// Whether the kernel's offloads are used; a kernel that has none makes a plain device either way.
+    pub offload: OffloadMode,
 }
 
 impl Default for TunConfig {
-    /// A name by the kernel, and an MTU of [`MTU_MIN`], which every path carries.
+    /// A name by the kernel, an MTU of [`MTU_MIN`], which every path carries, and what offloads there are.
     fn default() -> Self {
         Self {
             name: None,
             mtu: MTU_MIN,
+            offload: OffloadMode::Auto,
         }
     }
 }
@@ -61,11 +68,14 @@ impl Default for TunConfig {
 /// A TUN device that is not being read or written yet.
 #[derive(Debug)]
 pub struct TunDevice {
-    file: Arc<OwnedFd>,
+    file: SharedFile,
     stop: StopHandle,
     name: String,
     index: u32,
     adopted: bool,
+    /// Packets have a virtio-net header.
+    has_headers: bool,
+    offload: Offload,
 }
 
 impl TunDevice {
@@ -76,27 +86,43 @@ impl TunDevice {
     /// [`TunError::InvalidName`], [`TunError::InvalidMtu`], [`TunError::NameInUse`], [`TunError::NotPermitted`],
     /// [`TunError::NoDriver`], else [`TunError::Create`]. On an error no interface stays behind.
     pub fn create(config: TunConfig) -> Result<Self, TunError> {
-        let TunConfig { name, mtu } = config;
+        let TunConfig { name, mtu, offload } = config;
         if let Some(name) = &name {
             check_name(name)?;
         }
         if mtu < MTU_MIN {
             return Err(TunError::InvalidMtu { mtu });
         }
+        let name = name.as_deref();
+        match offload {
+            OffloadMode::Off => Self::open(name, mtu, false),
+            // What is refused for another reason is refused again, with its reason.
+            OffloadMode::Auto => {
+                Self::open(name, mtu, true).or_else(|_| Self::open(name, mtu, false))
+            }
+        }
+    }
+
+    fn open(name: Option<&str>, mtu: u16, has_headers: bool) -> Result<Self, TunError> {
         let mut configuration = tun::Configuration::default();
-        configuration.mtu(mtu);
-        if let Some(name) = &name {
+        configuration.mtu(mtu).platform_config(|platform| {
+            platform.vnet_hdr(has_headers);
+        });
+        if let Some(name) = name {
             configuration.tun_name(name);
         }
-        let device =
-            tun::create(&configuration).map_err(|error| explain(error, name.as_deref()))?;
-        let name = tun::AbstractDevice::tun_name(&device)
-            .map_err(|error| explain(error, name.as_deref()))?;
+        let device = tun::create(&configuration).map_err(|error| explain(error, name))?;
+        let made = tun::AbstractDevice::tun_name(&device).map_err(|error| explain(error, name))?;
         #[allow(unsafe_code)]
         // SAFETY: `into_raw_fd` gives up ownership of an open file, which nothing else owns.
         let file = unsafe { OwnedFd::from_raw_fd(device.into_raw_fd()) };
-        let mut device = Self::from_fd(file, name)?;
+        let mut device = Self::from_fd(file, made)?;
         device.adopted = device.clear_inheritance()?;
+        if has_headers {
+            offload::switch_on(device.file.as_fd(), &device.offload);
+            device.has_headers = true;
+            device.file.has_offloads = device.offload.stats().reads_super;
+        }
         Ok(device)
     }
 
@@ -115,11 +141,16 @@ impl TunDevice {
         let stop = StopHandle::with_event()
             .map_err(|errno| create_error("make the stop signal", errno))?;
         Ok(Self {
-            file: Arc::new(file),
+            file: SharedFile {
+                fd: file,
+                has_offloads: false,
+            },
             stop,
             name,
             index,
             adopted: false,
+            has_headers: false,
+            offload: Offload::default(),
         })
     }
 
@@ -141,13 +172,34 @@ impl TunDevice {
         self.adopted
     }
 
+    /// The kernel's offloads that are on, and what they do; stays of use after the device was split, and dropped.
+    #[must_use]
+    pub fn offload(&self) -> Offload {
+        self.offload.clone()
+    }
+
     /// The halves for the two TUN threads, and what ends a blocked read. The device goes when both halves are dropped.
     #[must_use]
     pub fn split(self) -> (OsReader, OsWriter, StopHandle) {
-        let Self { file, stop, .. } = self;
-        let reader = Reader::new(TunFile::new(Arc::clone(&file), stop.clone()), stop.clone());
-        let writer = Writer::new(TunFile::new(file, stop.clone()));
-        (OsReader { inner: reader }, OsWriter { inner: writer }, stop)
+        let Self {
+            file,
+            stop,
+            has_headers,
+            offload,
+            ..
+        } = self;
+        let file = Arc::new(file);
+        let half = || {
+            let file = TunFile::new(Arc::clone(&file), stop.clone());
+            AnyFile::new(file, has_headers, &offload)
+        };
+        let reader = OsReader {
+            inner: Reader::new(half(), stop.clone()),
+        };
+        let writer = OsWriter {
+            inner: Writer::new(half(), offload.clone()),
+        };
+        (reader, writer, stop)
     }
 
     /// Switches off what an earlier user of a persistent device left on. Returns whether the device is persistent.
@@ -168,7 +220,7 @@ impl AsFd for TunDevice {
 /// Reads from the kernel's device.
 #[derive(Debug)]
 pub struct OsReader {
-    inner: Reader<TunFile>,
+    inner: Reader<AnyFile>,
 }
 
 impl TunReader for OsReader {
@@ -180,7 +232,7 @@ impl TunReader for OsReader {
 /// Writes to the kernel's device.
 #[derive(Debug)]
 pub struct OsWriter {
-    inner: Writer<TunFile>,
+    inner: Writer<AnyFile>,
 }
 
 impl TunWriter for OsWriter {

@@ -113,6 +113,7 @@ fn names_are_held_to_the_kernels_rules() {
         let error = TunDevice::create(TunConfig {
             name: Some(bad.to_owned()),
             mtu: 1_500,
+            ..TunConfig::default()
         });
         assert!(
             matches!(error, Err(TunError::InvalidName { .. })),
@@ -126,6 +127,7 @@ fn an_mtu_below_what_ipv6_needs_is_refused() {
     let error = TunDevice::create(TunConfig {
         name: None,
         mtu: MTU_MIN - 1,
+        ..TunConfig::default()
     });
     assert!(
         matches!(error, Err(TunError::InvalidMtu { mtu: 1_279 })),

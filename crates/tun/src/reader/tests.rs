@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::time::Duration;
 
 use super::*;
@@ -20,6 +21,7 @@ struct Script {
     for_ever: Result<usize, i32>,
     wait: Result<Wakeup, i32>,
     stop_at_wait: Option<(u32, StopHandle)>,
+    stop_at_read: Option<(u32, StopHandle)>,
     calls: u32,
     waits: u32,
     pauses: Vec<Duration>,
@@ -32,6 +34,7 @@ impl Script {
             for_ever,
             wait: Ok(Wakeup::Ready),
             stop_at_wait: None,
+            stop_at_read: None,
             calls: 0,
             waits: 0,
             pauses: Vec::new(),
@@ -42,6 +45,11 @@ impl Script {
 impl RawDevice for Script {
     fn read(&mut self, buffer: &mut BytesMut) -> Result<usize, i32> {
         self.calls += 1;
+        if let Some((at, stop)) = &self.stop_at_read
+            && self.calls == *at
+        {
+            stop.stop();
+        }
         let bytes = self.reads.pop_front().unwrap_or(self.for_ever)?;
         buffer.resize(buffer.len() + bytes, 0x45);
         Ok(bytes)
@@ -49,6 +57,10 @@ impl RawDevice for Script {
 
     fn write(&mut self, _packet: &[u8]) -> Result<(), i32> {
         unreachable!("a reader does not write")
+    }
+
+    fn write_parts(&mut self, _parts: &[IoSlice<'_>]) -> Result<(), i32> {
+        unreachable!("nothing is merged")
     }
 
     fn wait(&mut self, interest: Interest, limit: Option<Duration>) -> Result<Wakeup, i32> {
@@ -275,4 +287,30 @@ fn a_stop_ends_a_reader_whose_device_never_runs_dry() {
     stop.stop();
     assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Stopped);
     assert_eq!(batch.len(), BATCH_PACKETS_MAX);
+}
+
+// case B53: what was dropped below is no packet, no end, and no reason to pause.
+#[test]
+fn packets_that_the_device_drops_leave_the_reader_alive() {
+    let mut reads = vec![Ok(0); 3 * BATCH_PACKETS_MAX + 1];
+    reads.push(Ok(40));
+    let mut reader = reader(Script::new(&reads, Err(EAGAIN)));
+    let mut batch = Vec::new();
+    assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Packets);
+    assert_eq!(batch.iter().map(|it| it.len()).collect::<Vec<_>>(), [40]);
+    assert_eq!((reader.device.waits, reader.device.pauses.len()), (0, 0));
+}
+
+// A row of them is left for the stop signal.
+#[test]
+fn a_device_that_drops_for_ever_can_be_stopped() {
+    let (stop, _) = StopHandle::with_channel();
+    let mut script = Script::new(&[], Ok(0));
+    script.stop_at_read = Some((1_000, stop.clone()));
+    let mut reader = Reader::new(script, stop);
+    assert_eq!(
+        reader.read_batch(&mut Vec::new()).unwrap(),
+        ReadOutcome::Stopped
+    );
+    assert!(reader.device.calls < 1_000 + BATCH_PACKETS_MAX as u32);
 }

@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use super::*;
 use crate::classify::END_OF_FILE;
 use crate::classify::errno_table::{EAGAIN, EBADFD, EINTR, EINVAL, EIO, ENOBUFS};
+use crate::device::DropCounts;
 use crate::raw::Wakeup;
 
 const EUNKNOWN: i32 = 199;
@@ -47,6 +48,10 @@ impl RawDevice for Script {
         self.writes.pop_front().unwrap_or(self.for_ever)
     }
 
+    fn write_parts(&mut self, _parts: &[IoSlice<'_>]) -> Result<(), i32> {
+        unreachable!("nothing is merged")
+    }
+
     fn wait(&mut self, interest: Interest, limit: Option<Duration>) -> Result<Wakeup, i32> {
         let limit = limit.unwrap();
         self.waits.push((interest, limit));
@@ -56,6 +61,10 @@ impl RawDevice for Script {
         }
         self.wait
     }
+}
+
+fn plain(script: Script) -> Writer<Script> {
+    Writer::new(script, Offload::default())
 }
 
 fn packets(count: usize) -> Vec<Bytes> {
@@ -70,7 +79,7 @@ fn report(writer: &mut Writer<Script>, offered: usize) -> WriteReport {
 
 #[test]
 fn a_batch_that_fits_is_written_with_one_call_a_packet() {
-    let mut writer = Writer::new(Script::new(&[], Ok(())));
+    let mut writer = plain(Script::new(&[], Ok(())));
     assert_eq!(report(&mut writer, 64).written, 64);
     assert_eq!(writer.device.calls, 64);
     assert_eq!(report(&mut writer, 0), WriteReport::default());
@@ -80,7 +89,7 @@ fn a_batch_that_fits_is_written_with_one_call_a_packet() {
 #[test]
 fn a_device_that_is_gone_ends_the_writer_at_its_first_call() {
     for errno in [END_OF_FILE, EBADFD] {
-        let mut writer = Writer::new(Script::new(&[], Err(errno)));
+        let mut writer = plain(Script::new(&[], Err(errno)));
         for _ in 0..3 {
             let result = writer.write_batch(&packets(64));
             assert!(matches!(result, Err(TunError::Fatal { .. })));
@@ -91,7 +100,7 @@ fn a_device_that_is_gone_ends_the_writer_at_its_first_call() {
 
 #[test]
 fn a_batch_cut_off_by_the_end_is_reported_and_the_next_call_says_why() {
-    let mut writer = Writer::new(Script::new(&[Ok(()), Ok(())], Err(EBADFD)));
+    let mut writer = plain(Script::new(&[Ok(()), Ok(())], Err(EBADFD)));
     let cut = report(&mut writer, 10);
     assert_eq!((cut.written, cut.dropped.gone), (2, 8));
     assert!(matches!(
@@ -103,7 +112,7 @@ fn a_batch_cut_off_by_the_end_is_reported_and_the_next_call_says_why() {
 
 #[test]
 fn a_full_queue_is_waited_for_and_then_written() {
-    let mut writer = Writer::new(Script::new(&[Err(EAGAIN)], Ok(())));
+    let mut writer = plain(Script::new(&[Err(EAGAIN)], Ok(())));
     assert_eq!(report(&mut writer, 3).written, 3);
     assert_eq!(writer.device.waits, [(Interest::Writable, WAIT_MAX)]);
 }
@@ -112,7 +121,7 @@ fn a_full_queue_is_waited_for_and_then_written() {
 fn a_queue_that_stays_full_costs_a_batch_its_wait_once_and_drops() {
     let mut script = Script::new(&[], Err(EAGAIN));
     script.waits_last = true;
-    let mut writer = Writer::new(script);
+    let mut writer = plain(script);
     let started = Instant::now();
     let full = report(&mut writer, 64);
     assert_eq!(full.dropped.queue_full, 64);
@@ -124,7 +133,7 @@ fn a_queue_that_stays_full_costs_a_batch_its_wait_once_and_drops() {
 // case B81: "ready" and "full" in turn, without time passing.
 #[test]
 fn a_device_that_lies_about_room_is_asked_a_bounded_number_of_times() {
-    let mut writer = Writer::new(Script::new(&[], Err(ENOBUFS)));
+    let mut writer = plain(Script::new(&[], Err(ENOBUFS)));
     let full = report(&mut writer, 4);
     assert_eq!(full.dropped.queue_full, 4);
     assert!(writer.device.calls <= 4 * ATTEMPTS_MAX);
@@ -139,7 +148,7 @@ fn a_device_that_lies_about_room_is_asked_a_bounded_number_of_times() {
 fn a_wait_that_fails_drops_at_once() {
     let mut script = Script::new(&[], Err(EAGAIN));
     script.wait = Err(EUNKNOWN);
-    let mut writer = Writer::new(script);
+    let mut writer = plain(script);
     assert_eq!(report(&mut writer, 5).dropped.queue_full, 5);
     assert_eq!(writer.device.calls, 5);
 }
@@ -147,11 +156,11 @@ fn a_wait_that_fails_drops_at_once() {
 // case B81
 #[test]
 fn interrupted_for_ever_is_bounded() {
-    let mut writer = Writer::new(Script::new(&[], Err(EINTR)));
+    let mut writer = plain(Script::new(&[], Err(EINTR)));
     assert_eq!(report(&mut writer, 2).dropped.failed, 2);
     assert_eq!(writer.device.calls, 2 * ATTEMPTS_MAX);
 
-    let mut retried = Writer::new(Script::new(
+    let mut retried = plain(Script::new(
         &[Err(EINTR); ATTEMPTS_MAX as usize - 1],
         Ok(()),
     ));
@@ -160,14 +169,14 @@ fn interrupted_for_ever_is_bounded() {
 
 #[test]
 fn an_invalid_packet_is_dropped_alone() {
-    let mut writer = Writer::new(Script::new(&[Ok(()), Err(EINVAL)], Ok(())));
+    let mut writer = plain(Script::new(&[Ok(()), Err(EINVAL)], Ok(())));
     let mixed = report(&mut writer, 3);
     assert_eq!((mixed.written, mixed.dropped.invalid), (2, 1));
 }
 
 #[test]
 fn empty_and_overlong_packets_never_reach_the_device() {
-    let mut writer = Writer::new(Script::new(&[], Ok(())));
+    let mut writer = plain(Script::new(&[], Ok(())));
     let longest = Bytes::from(vec![0x45; PACKET_BYTES_MAX]);
     let overlong = Bytes::from(vec![0x45; PACKET_BYTES_MAX + 1]);
     let report = writer
@@ -179,7 +188,7 @@ fn empty_and_overlong_packets_never_reach_the_device() {
 
 #[test]
 fn a_device_that_is_down_is_asked_once_a_batch_and_comes_back() {
-    let mut writer = Writer::new(Script::new(&[Ok(()), Err(EIO)], Ok(())));
+    let mut writer = plain(Script::new(&[Ok(()), Err(EIO)], Ok(())));
     let down = report(&mut writer, 64);
     assert_eq!((down.written, down.dropped.down), (1, 63));
     assert_eq!(writer.device.calls, 2);
@@ -189,7 +198,7 @@ fn a_device_that_is_down_is_asked_once_a_batch_and_comes_back() {
 // case B81
 #[test]
 fn unknown_failures_end_the_writer_after_sixteen_whole_batches() {
-    let mut writer = Writer::new(Script::new(&[], Err(EUNKNOWN)));
+    let mut writer = plain(Script::new(&[], Err(EUNKNOWN)));
     for _ in 0..FAILED_BATCHES_MAX {
         assert_eq!(report(&mut writer, 8).dropped.failed, 8);
     }
@@ -203,7 +212,7 @@ fn unknown_failures_end_the_writer_after_sixteen_whole_batches() {
 #[test]
 fn however_often_it_fails_a_writer_writes_one_line_a_minute() {
     for errno in [EUNKNOWN, EIO, EAGAIN, EINVAL, EBADFD] {
-        let mut writer = Writer::new(Script::new(&[], Err(errno)));
+        let mut writer = plain(Script::new(&[], Err(errno)));
         let lines = crate::log_gate::counting::lines(|| {
             for _ in 0..100 {
                 drop(writer.write_batch(&packets(8)));
@@ -215,7 +224,7 @@ fn however_often_it_fails_a_writer_writes_one_line_a_minute() {
 
 #[test]
 fn a_packet_with_a_strange_errno_cannot_end_a_tunnel_that_works() {
-    let mut writer = Writer::new(Script::new(&[], Ok(())));
+    let mut writer = plain(Script::new(&[], Ok(())));
     for _ in 0..10 {
         for _ in 0..FAILED_BATCHES_MAX - 1 {
             writer.device.writes.push_back(Err(EUNKNOWN));

@@ -158,6 +158,7 @@ fn a_second_device_of_the_name_is_refused_and_the_name_is_free_after() {
         let config = TunConfig {
             name: Some("quell0".to_owned()),
             mtu: 1_500,
+            ..TunConfig::default()
         };
         let error = TunDevice::create(config.clone()).unwrap_err();
         assert!(
@@ -184,6 +185,7 @@ fn a_name_of_another_kind_of_interface_is_refused() {
         let config = TunConfig {
             name: Some("lo".to_owned()),
             mtu: 1_500,
+            ..TunConfig::default()
         };
         let error = TunDevice::create(config).unwrap_err();
         assert!(matches!(error, TunError::NameInUse { .. }), "{error}");

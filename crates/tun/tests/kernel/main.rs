@@ -7,4 +7,5 @@
 mod device;
 mod link;
 mod namespace;
+mod offload;
 mod packets;

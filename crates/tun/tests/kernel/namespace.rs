@@ -41,6 +41,7 @@ pub(crate) fn create(name: &str, mtu: u16) -> TunDevice {
     TunDevice::create(TunConfig {
         name: Some(name.to_owned()),
         mtu,
+        ..TunConfig::default()
     })
     .unwrap()
 }
