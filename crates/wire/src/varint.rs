@@ -17,6 +17,7 @@ pub const MAX: u64 = (1 << 62) - 1;
 
 /// Length in bytes of the shortest form of `v`: 1, 2, 4 or 8.
 #[must_use]
+#[inline]
 pub const fn len(v: u64) -> usize {
     match v {
         0..=0x3f => 1,
@@ -30,12 +31,13 @@ pub const fn len(v: u64) -> usize {
 ///
 /// As everywhere in [`BufMut`], the caller provides the room: a buffer that cannot grow has at least `len(v)` bytes
 /// left.
+#[inline]
 pub fn write(buf: &mut impl BufMut, v: u64) {
     let v = v.min(MAX);
     match len(v) {
-        1 => buf.put_uint(v, 1),
-        2 => buf.put_uint(v | 0b01 << 14, 2),
-        4 => buf.put_uint(v | 0b10 << 30, 4),
+        1 => buf.put_u8(v as u8),
+        2 => buf.put_u16(v as u16 | 0b01 << 14),
+        4 => buf.put_u32(v as u32 | 0b10 << 30),
         _ => buf.put_u64(v | 0b11 << 62),
     }
 }
@@ -55,17 +57,20 @@ impl<'a> Reader<'a> {
 
     /// How many bytes are left.
     #[must_use]
+    #[inline]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
     /// What is left, without taking it.
     #[must_use]
+    #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Takes one byte.
+    #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         let (&first, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -73,13 +78,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes 8 bytes in network byte order.
+    #[inline]
     pub fn u64(&mut self) -> Option<u64> {
-        let (head, rest) = self.rest.split_first_chunk::<8>()?;
-        self.rest = rest;
-        Some(u64::from_be_bytes(*head))
+        self.chunk().map(u64::from_be_bytes)
     }
 
     /// Takes `n` bytes, borrowed from the input.
+    #[inline]
     pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(n)?;
         self.rest = rest;
@@ -87,6 +92,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes as many bytes as a preceding varint says, borrowed from the input.
+    #[inline]
     pub fn prefixed(&mut self) -> Option<&'a [u8]> {
         let mut ahead = *self;
         let n = usize::try_from(ahead.varint()?).ok()?;
@@ -96,12 +102,32 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes one varint of any length that RFC 9000 allows, the longer than needed included.
+    #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         let first = *self.rest.first()?;
-        let head = self.bytes(1 << (first >> 6))?;
-        let value = head.iter().fold(0, |v, &byte| v << 8 | u64::from(byte));
-        // Of an 8-byte form the two length bits are bits 62 and 63, of a shorter one they lie lower.
-        Some(value & (u64::MAX >> (64 - 8 * head.len() + 2)))
+        // A length for each branch: the compiler reads a word where a loop would read bytes.
+        match first >> 6 {
+            0 => {
+                self.rest = self.rest.get(1..)?;
+                Some(u64::from(first))
+            }
+            1 => self
+                .chunk()
+                .map(|head| u64::from(u16::from_be_bytes(head) & u16::MAX >> 2)),
+            2 => self
+                .chunk()
+                .map(|head| u64::from(u32::from_be_bytes(head) & u32::MAX >> 2)),
+            _ => self
+                .chunk()
+                .map(|head| u64::from_be_bytes(head) & u64::MAX >> 2),
+        }
+    }
+
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.rest.split_first_chunk::<N>()?;
+        self.rest = rest;
+        Some(*head)
     }
 }
 

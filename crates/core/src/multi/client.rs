@@ -336,9 +336,12 @@ impl Client {
 
     pub(super) fn take_output(&mut self, exit: ExitId) {
         if let Some(of) = self.exits.get_mut(exit.index()) {
-            self.out.append(&mut of.out);
-            let news = of.take_contract_news().into_iter();
-            self.contract_news.extend(news.map(|news| (exit, news)));
+            if !of.out.is_empty() {
+                self.out.append(&mut of.out);
+            }
+            for news in of.take_contract_news() {
+                self.contract_news.push_back((exit, news));
+            }
         }
     }
 
@@ -498,7 +501,9 @@ impl Client {
         }
         let id = exit.id;
         let datagram = exit.poll_datagram(now);
-        self.out.append(&mut exit.out);
+        if !exit.out.is_empty() {
+            self.out.append(&mut exit.out);
+        }
         self.take_icmp(id);
         let datagram = datagram.map(|bytes| Output::Datagram { exit: id, bytes });
         datagram.or_else(|| self.out.pop_front())

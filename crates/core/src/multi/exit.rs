@@ -472,9 +472,10 @@ impl Exit {
     pub(super) fn poll_datagram(&mut self, now: Instant) -> Option<Bytes> {
         let path = self.path.as_deref_mut()?;
         let datagram = path.poll_datagram(now);
-        let (exit, end) = (self.id, path.poll_messages_end());
-        self.out
-            .extend(end.map(|end| Output::MessagesEnded { exit, end }));
+        if let Some(end) = path.poll_messages_end() {
+            let exit = self.id;
+            self.out.push_back(Output::MessagesEnded { exit, end });
+        }
         datagram
     }
 

@@ -245,27 +245,40 @@ impl Path {
     pub fn on_carrier(&mut self, facts: CarrierFacts, now: Instant) {
         self.now = now;
         self.rest.wake();
-        while let Some(part) = self.departures.poll(facts.backlog_bytes) {
-            self.on_departed(part, now);
-        }
+        self.look_at_departures(facts.backlog_bytes, now);
         let (mtu, frame_len) = (self.inner_mtu(), self.carrier.datagram_len_max());
         self.carrier.update(facts);
-        if self.carrier.datagram_len_max() != frame_len {
-            let frame_len = self.carrier.datagram_len_max();
-            let fits = |send: &mut lanes::Sender| send.on_frame_len_max(frame_len);
-            self.lanes.send.iter_mut().for_each(fits);
-            self.cut_anew(now);
+        if self.carrier.datagram_len_max() == frame_len {
+            return;
         }
+        let frame_len = self.carrier.datagram_len_max();
+        let fits = |send: &mut lanes::Sender| send.on_frame_len_max(frame_len);
+        self.lanes.send.iter_mut().for_each(fits);
+        self.cut_anew(now);
         if self.inner_mtu() < mtu {
             self.tell_of_shrinking();
         }
     }
 
-    fn on_departed(&mut self, part: Handed, now: Instant) {
+    /// Time runs for what left. The budget is told of all of it at once: it is shared by threads, and the lanes of a path
+    /// share one.
+    fn look_at_departures(&mut self, backlog_bytes: usize, now: Instant) {
+        let mut first_sent = 0;
+        while let Some(part) = self.departures.poll(backlog_bytes) {
+            first_sent += self.on_departed(part, now);
+        }
+        if first_sent > 0 {
+            self.lanes.send[Lane::FLOW.index()].book_first_sent(first_sent, now);
+        }
+    }
+
+    /// A part of a datagram left; its payload that left for the first time and counts for the budget, in bytes.
+    fn on_departed(&mut self, part: Handed, now: Instant) -> usize {
+        let mut first_sent = 0;
         match part {
             Handed::Tx(lane, tx, departed_as) => {
                 let send = &mut self.lanes.send[lane.index()];
-                send.on_departed(tx, now);
+                first_sent = send.note_departed(tx, now);
                 // What was acknowledged before we looked leaves no question open.
                 if departed_as != Departed::Ping && send.is_unacked() {
                     self.health.on_departed(departed_as, now);
@@ -278,6 +291,7 @@ impl Path {
             }
             Handed::Dgrams(..) => self.health.on_departed(Departed::Dgram, now),
         }
+        first_sent
     }
 
     fn take_back_dgrams(&mut self, packets: u32, bytes: u32) {

@@ -86,7 +86,7 @@ impl Path {
             self.write_dgrams(limit, now);
         }
         let before = self.slab.bytes.len();
-        let more = self.write_resends(limit, now);
+        let more = self.write_resends(limit, hushed, now);
         self.resent = self.slab.bytes.len() > before;
         if !more && !hushed {
             self.write_new(limit, now);
@@ -140,8 +140,7 @@ impl Path {
         for lane in Lane::ALL {
             let room = self.room(limit).saturating_sub(reserved);
             let receive = &mut self.lanes.receive[lane.index()];
-            if let Some(ack) = receive.poll_ack(room, now) {
-                ack.write(&mut self.slab.bytes);
+            if receive.write_ack(room, now, &mut self.slab.bytes) {
                 self.departures.charge(Cause::Ack, self.slab.bytes.len());
             }
         }
@@ -152,8 +151,7 @@ impl Path {
         for lane in Lane::ALL {
             let room = self.room(limit);
             let receive = &mut self.lanes.receive[lane.index()];
-            if let Some(ack) = receive.piggyback_ack(room, now) {
-                ack.write(&mut self.slab.bytes);
+            if receive.write_ready_ack(room, now, &mut self.slab.bytes) {
                 self.departures.charge(Cause::Ack, self.slab.bytes.len());
             }
         }
@@ -200,8 +198,12 @@ impl Path {
     }
 
     /// Writes resends; whether some are left for the next datagram.
-    fn write_resends(&mut self, limit: usize, now: Instant) -> bool {
+    fn write_resends(&mut self, limit: usize, hushed: bool, now: Instant) -> bool {
         for lane in Lane::ALL {
+            // What fits no datagram is given up when it is looked for, which nobody else does in a hush.
+            if !hushed && !self.lanes.send[lane.index()].may_resend() {
+                continue;
+            }
             while self
                 .next_kind(lane, now)
                 .is_some_and(|kind| kind != Kind::First)
@@ -362,10 +364,12 @@ impl Default for Slab {
 impl Slab {
     /// The datagram that was written.
     fn cut(&mut self, now: Instant) -> Bytes {
-        let is_long = |at: Instant| now.saturating_duration_since(at) >= SPARSE_TIME;
-        let more = self.is_sparse && self.cut_at == Some(now);
-        self.is_sparse = more || self.cut_at.is_none_or(is_long);
-        self.cut_at = Some(now);
+        // More of the same moment is as sparse as the first of it.
+        if self.cut_at != Some(now) {
+            let is_long = |at: Instant| now.saturating_duration_since(at) >= SPARSE_TIME;
+            self.is_sparse = self.cut_at.is_none_or(is_long);
+            self.cut_at = Some(now);
+        }
         self.bytes.split().freeze()
     }
 

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
 use quell_packet::IpPacket;
 use quell_wire::control::Hello;
 use quell_wire::key::PublicKey;
@@ -87,7 +88,8 @@ pub struct Provider {
     next_id: u64,
     sessions: Sessions,
     by_key: HashMap<PublicKey, SessionId>,
-    by_host: HashMap<u32, SessionId>,
+    /// Looked at with every packet of the world; the numbers are the pool's, and no peer's choice.
+    by_host: HashMap<u32, SessionId, FixedState>,
     ready: VecDeque<SessionId>,
     /// Who is next at the egress, and who is next that comes from there.
     outward: Fair<SessionId>,
@@ -143,7 +145,7 @@ impl Provider {
             next_id: 0,
             sessions: Sessions::default(),
             by_key: HashMap::new(),
-            by_host: HashMap::new(),
+            by_host: HashMap::with_hasher(FixedState::with_seed(seed)),
             ready: VecDeque::new(),
             suspended: BTreeMap::new(),
             sessions_total: 0,

@@ -549,8 +549,9 @@ impl Session {
             return None;
         }
         let datagram = self.path.poll_datagram(now);
-        let end = self.path.poll_messages_end().map(Output::MessagesEnded);
-        self.out.extend(end);
+        if let Some(end) = self.path.poll_messages_end() {
+            self.out.push_back(Output::MessagesEnded(end));
+        }
         self.drain_icmp();
         datagram
             .map(Output::Datagram)

@@ -103,6 +103,11 @@ impl Bitmap {
         }
     }
 
+    /// Whether no number above `base` came: there is no run.
+    pub(super) const fn is_contiguous(&self) -> bool {
+        self.base == self.end
+    }
+
     /// Runs of numbers that came above `base`, lowest first.
     pub(super) fn ranges(&self) -> impl Iterator<Item = AckRange> + '_ {
         let mut from = self.base;

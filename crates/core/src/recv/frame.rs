@@ -1,11 +1,16 @@
 //! What a receiver hands out: packets for the application, ACKs for the peer.
 //!
 //! An [`AckFrame`] owns its ranges in an array of the most there may be: it borrows nothing from the lane and allocates
-//! nothing, so the caller may keep it until there is a datagram to write it into.
+//! nothing, so the caller may keep it until there is a datagram to write it into. Who has one at hand asks for the ACK to be
+//! written at once (`ReceiveSequence::write_ack`): the array is a kilobyte, and most ACKs have no range.
 
 use bytes::{BufMut, Bytes};
 use quell_wire::frame::{Ack, AckRange, AckRanges, Credit, Lane};
 use quell_wire::registry::ACK_RANGES_MAX;
+
+/// Room for the ranges of an ACK.
+pub(super) const NO_RANGES: [AckRange; ACK_RANGES_MAX] =
+    [AckRange { first: 0, last: 0 }; ACK_RANGES_MAX];
 
 /// A whole packet or message for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +26,14 @@ pub struct Delivery {
 /// An ACK that is ready to be written.
 #[derive(Debug, Clone)]
 pub struct AckFrame {
-    pub(super) lane: Lane,
-    pub(super) cumulative: u64,
-    pub(super) ranges: [AckRange; ACK_RANGES_MAX],
-    pub(super) ranges_len: usize,
-    pub(super) largest_tx: u64,
-    pub(super) delay_us: u64,
-    pub(super) dup_tx: Option<u64>,
-    pub(super) credit: Credit,
+    lane: Lane,
+    cumulative: u64,
+    ranges: [AckRange; ACK_RANGES_MAX],
+    ranges_len: usize,
+    largest_tx: u64,
+    delay_us: u64,
+    dup_tx: Option<u64>,
+    credit: Credit,
 }
 
 impl AckFrame {
@@ -57,9 +62,23 @@ impl AckFrame {
         self.ack().write(buf);
     }
 
-    /// This frame with as many of the lowest ranges as go into `room` bytes; `None` if it does not go in with none.
-    pub(super) fn fitting(mut self, room: usize) -> Option<Self> {
-        self.ranges_len = self.ack().fitting(room)?.ranges.len();
-        Some(self)
+    /// Keeps what `ack` says.
+    pub(super) fn of(ack: &Ack<'_>) -> Self {
+        let mut ranges = NO_RANGES;
+        let mut ranges_len = 0;
+        for (slot, range) in ranges.iter_mut().zip(ack.ranges) {
+            *slot = range;
+            ranges_len += 1;
+        }
+        Self {
+            lane: ack.lane,
+            cumulative: ack.cumulative,
+            ranges,
+            ranges_len,
+            largest_tx: ack.largest_tx,
+            delay_us: ack.delay_us,
+            dup_tx: ack.dup_tx,
+            credit: ack.credit,
+        }
     }
 }

@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quell_wire::frame::{AckRange, Lane, LaneProbe, Pack};
-use quell_wire::registry::{ACK_RANGES_MAX, BITMAP_NUMBERS, ErrorCode};
+use quell_wire::frame::{Ack, AckRanges, Lane, LaneProbe, Pack};
+use quell_wire::registry::{BITMAP_NUMBERS, ErrorCode};
 
 use super::ack::AckPolicy;
 use super::bitmap::{Bitmap, Place};
@@ -24,7 +24,7 @@ use super::counters::ReceiveCounters;
 use super::credit::CreditBook;
 use super::fingerprint::{Fingerprint, Fingerprints};
 use super::fragments::{Fragments, Packet};
-use super::frame::{AckFrame, Delivery};
+use super::frame::{AckFrame, Delivery, NO_RANGES};
 use super::hold::{self, Holds};
 use super::skip::SkipBook;
 use super::{Order, violation};
@@ -230,7 +230,10 @@ impl ReceiveSequence {
             packet.bytes = Bytes::copy_from_slice(&packet.bytes);
         }
         self.ready_packs += packet.packs();
-        self.gone.push_back((packet.first, packet.last));
+        // What is gone frees what waits for it, and mostly nothing waits.
+        if !self.holds.is_empty() || !self.fragments.is_empty() {
+            self.gone.push_back((packet.first, packet.last));
+        }
         self.ready.push_back(Delivery {
             number: packet.first,
             packs: packet.packs(),
@@ -283,44 +286,49 @@ impl ReceiveSequence {
         if !self.acks.is_due(now) {
             return None;
         }
-        self.take_ack(room, now)
+        self.take_ack(room, now, AckFrame::of)
     }
 
     /// An ACK for a datagram that leaves in any case, if anything is not said yet; as [`ReceiveSequence::poll_ack`].
     pub fn piggyback_ack(&mut self, room: usize, now: Instant) -> Option<AckFrame> {
         self.now = now;
         self.acks.due()?;
-        self.take_ack(room, now)
+        self.take_ack(room, now, AckFrame::of)
     }
 
-    fn take_ack(&mut self, room: usize, now: Instant) -> Option<AckFrame> {
-        let frame = self.ack_frame(self.acks.fields(now)).fitting(room)?;
-        self.credit.announce(frame.credit);
-        self.acks.taken(now);
-        self.counters.acks += 1;
-        Some(frame)
-    }
-
-    /// All that is held, with these fields of time.
-    pub(super) fn ack_frame(&self, fields: (u64, u64, Option<u64>)) -> AckFrame {
-        let (largest_tx, delay_us, dup_tx) = fields;
-        let mut ranges = [AckRange { first: 0, last: 0 }; ACK_RANGES_MAX];
-        let mut ranges_len = 0;
-        for (slot, range) in ranges.iter_mut().zip(self.bitmap.ranges()) {
-            *slot = range;
-            ranges_len += 1;
-        }
+    /// Hands the ACK as it is at `now` to `take`, with as many ranges as go into `room` bytes. It counts as sent.
+    pub(super) fn take_ack<T>(
+        &mut self,
+        room: usize,
+        now: Instant,
+        take: impl FnOnce(&Ack<'_>) -> T,
+    ) -> Option<T> {
+        let mut ranges;
+        let ranges = if self.bitmap.is_contiguous() {
+            AckRanges::EMPTY
+        } else {
+            ranges = NO_RANGES;
+            let filled = ranges.iter_mut().zip(self.bitmap.ranges());
+            let count = filled.map(|(slot, range)| *slot = range).count();
+            AckRanges::new(&ranges[..count])
+        };
         let base = self.bitmap.base();
-        AckFrame {
+        let (largest_tx, delay_us, dup_tx) = self.acks.fields(now);
+        let ack = Ack {
             lane: self.lane,
             cumulative: base,
             ranges,
-            ranges_len,
             largest_tx,
             delay_us,
             dup_tx,
             credit: self.credit.grown(base),
-        }
+        };
+        let ack = ack.fitting(room)?;
+        let taken = take(&ack);
+        self.credit.announce(ack.credit);
+        self.acks.taken(now);
+        self.counters.acks += 1;
+        Some(taken)
     }
 
     /// When to call [`ReceiveSequence::handle_timeout`] or [`ReceiveSequence::poll_ack`], and why.

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
+use bytes::BufMut;
 use quell_wire::control::ResumeLane;
+use quell_wire::registry::ACK_RANGES_MAX;
 
 use super::ReceiveSequence;
 
@@ -10,15 +12,32 @@ impl ReceiveSequence {
     /// What is held, for a sender whose connection was replaced. What it says of
     /// credit is announced by it.
     pub fn resume_lane(&mut self) -> ResumeLane {
-        let frame = self.ack_frame((0, 0, None));
-        self.credit.announce(frame.credit);
-        let ack = frame.ack();
+        let cumulative = self.bitmap.base();
+        let credit = self.credit.grown(cumulative);
+        self.credit.announce(credit);
         ResumeLane {
-            lane: ack.lane,
-            cumulative: ack.cumulative,
-            ranges: ack.ranges.into_iter().collect(),
-            credit: ack.credit,
+            lane: self.lane,
+            cumulative,
+            ranges: self.bitmap.ranges().take(ACK_RANGES_MAX).collect(),
+            credit,
         }
+    }
+
+    /// [`ReceiveSequence::poll_ack`], written into `buf`; whether there was one.
+    pub(crate) fn write_ack(&mut self, room: usize, now: Instant, buf: &mut impl BufMut) -> bool {
+        self.now = now;
+        self.acks.is_due(now) && self.take_ack(room, now, |ack| ack.write(buf)).is_some()
+    }
+
+    /// [`ReceiveSequence::piggyback_ack`], written into `buf`; whether there was one.
+    pub(crate) fn write_ready_ack(
+        &mut self,
+        room: usize,
+        now: Instant,
+        buf: &mut impl BufMut,
+    ) -> bool {
+        self.now = now;
+        self.acks.due().is_some() && self.take_ack(room, now, |ack| ack.write(buf)).is_some()
     }
 
     /// Whether an ACK is to leave at `now`.

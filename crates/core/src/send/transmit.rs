@@ -26,13 +26,25 @@ pub struct Transmit<'a> {
     pub kind: Kind,
 }
 
+/// What goes next.
+struct Next {
+    number: u64,
+    kind: Kind,
+    /// Bytes of its frame.
+    frame_len: usize,
+}
+
 impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
+    /// Whether a resend may wait in our own queue.
+    pub(crate) fn may_resend(&self) -> bool {
+        !self.resends.is_empty()
+    }
+
     /// The kind and the longest frame of what [`SendSequence::poll_transmit`] would
     /// yield with enough room; packs that fit no datagram at all are given up here.
     pub fn next_transmit(&mut self, now: Instant) -> Option<(Kind, usize)> {
-        let (number, kind) = self.next_fitting(now)?;
-        let slot = self.queue.slot(number)?;
-        Some((kind, self.frame_len(number, slot)))
+        let next = self.next_fitting(now)?;
+        Some((next.kind, next.frame_len))
     }
 
     /// The next pack to hand over, if its frame takes at most `room_bytes`.
@@ -41,9 +53,12 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
     /// it has left the carrier, or to [`SendSequence::on_refused`].
     pub fn poll_transmit(&mut self, room_bytes: usize, now: Instant) -> Option<Transmit<'_>> {
         self.expire(now);
-        let (number, kind) = self.next_fitting(now)?;
-        let slot = self.queue.slot(number)?;
-        if self.frame_len(number, slot) > room_bytes {
+        let Next {
+            number,
+            kind,
+            frame_len,
+        } = self.next_fitting(now)?;
+        if frame_len > room_bytes {
             return None;
         }
         let tx = self.hand_over(number, kind)?;
@@ -57,8 +72,22 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
 
     /// The transmission `tx` has left the carrier's queue: its time runs.
     pub fn on_departed(&mut self, tx: u64, now: Instant) {
+        let bytes = self.note_departed(tx, now);
+        if bytes > 0 {
+            self.book_first_sent(bytes, now);
+        }
+    }
+
+    /// `bytes` of payload left for the first time.
+    pub(crate) fn book_first_sent(&mut self, bytes: usize, now: Instant) {
+        self.budget.on_first_sent(bytes, now);
+    }
+
+    /// [`SendSequence::on_departed`] without the budget's books, for an owner who tells of many; the bytes that are to be
+    /// booked.
+    pub(crate) fn note_departed(&mut self, tx: u64, now: Instant) -> usize {
         let Some(entry) = self.ring.entry_mut(tx) else {
-            return;
+            return 0;
         };
         let is_news = entry.departed.is_none();
         let departed = *entry.departed.get_or_insert(now);
@@ -66,11 +95,13 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
             number, kind, len, ..
         } = entry.sent
         else {
-            return;
+            return 0;
         };
-        if is_news && kind == Kind::First {
-            self.budget.on_first_sent(len as usize, now);
-        }
+        let first_sent = if is_news && kind == Kind::First {
+            len as usize
+        } else {
+            0
+        };
         if let Some(slot) = self.queue.slot_mut(number).filter(|slot| slot.tx == tx) {
             slot.departed = Some(departed);
             slot.first_departed.get_or_insert(departed);
@@ -82,6 +113,7 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         if tx < self.rack.largest() {
             self.detect_losses(now);
         }
+        first_sent
     }
 
     /// The carrier refused the transmission `tx` at once: it never happened.
@@ -136,16 +168,23 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
     }
 
     /// What goes next, after giving up what fits no datagram of the path.
-    fn next_fitting(&mut self, now: Instant) -> Option<(u64, Kind)> {
-        if self.paused || self.ended {
+    #[inline]
+    fn next_fitting(&mut self, now: Instant) -> Option<Next> {
+        // Most lanes have nothing to send most of the time: that is seen without a look at a pack.
+        let is_idle = self.resends.is_empty() && self.first_from >= self.queue.end();
+        if is_idle || self.paused || self.ended {
             return None;
         }
         // Each round that does not return settles a pack.
         loop {
             let (number, kind) = self.next_in_line()?;
-            let slot = self.queue.slot(number)?;
-            if self.frame_len(number, slot) <= self.frame_len_max {
-                return Some((number, kind));
+            let frame_len = self.frame_len(number, self.queue.slot(number)?);
+            if frame_len <= self.frame_len_max {
+                return Some(Next {
+                    number,
+                    kind,
+                    frame_len,
+                });
             }
             self.give_up(number, GiveUp::TooLargeForPath, now);
             if self.ended {
@@ -154,12 +193,17 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
         }
     }
 
+    #[inline]
     fn next_in_line(&mut self) -> Option<(u64, Kind)> {
         while let Some(number) = self.resends.front().copied() {
             if let Some(kind) = self.queue.slot(number).and_then(|slot| slot.queued) {
                 return Some((number, kind));
             }
             self.resends.pop_front();
+        }
+        let first = self.queue.slot(self.first_from);
+        if first.is_some_and(|slot| slot.is_open() && slot.sends == 0) {
+            return Some((self.first_from, Kind::First));
         }
         loop {
             let number = self.queue.next_open(self.first_from, self.queue.end())?;
@@ -204,6 +248,7 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
     }
 
     /// Bytes of the frame of a pack, were it sent next.
+    #[inline]
     pub(super) fn frame_len(&self, number: u64, slot: &Slot) -> usize {
         let data = slot.len as usize;
         // Without data the length field takes its shortest form, one byte.

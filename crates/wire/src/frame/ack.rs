@@ -22,6 +22,9 @@ use super::{Credit, Fields, FrameError, Lane};
 use crate::registry::{self, ACK_RANGES_MAX, ack_flag};
 use crate::varint::{self, Reader};
 
+/// Bytes of the longest ACK before its count of ranges.
+const HEADER_BYTES_MAX: usize = 3 + 6 * 8;
+
 /// Numbers received without a gap; both ends belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AckRange {
@@ -192,7 +195,7 @@ pub struct Ack<'a> {
 
 impl<'a> Ack<'a> {
     /// Bytes of the longest ACK.
-    pub const ENCODED_LEN_MAX: usize = 3 + 6 * 8 + 2 + ACK_RANGES_MAX * 16;
+    pub const ENCODED_LEN_MAX: usize = HEADER_BYTES_MAX + 2 + ACK_RANGES_MAX * 16;
 
     fn len_without_ranges(&self) -> usize {
         3 + varint::len(self.cumulative)
@@ -236,21 +239,26 @@ impl<'a> Ack<'a> {
 
     /// Writes the frame.
     pub fn write(&self, buf: &mut impl BufMut) {
-        varint::write(buf, registry::frame::ACK);
-        self.lane.write(buf);
-        buf.put_u8(if self.dup_tx.is_some() {
+        // On the stack first, as in a PACK.
+        let mut header = [0; HEADER_BYTES_MAX];
+        let mut rest = header.as_mut_slice();
+        varint::write(&mut rest, registry::frame::ACK);
+        self.lane.write(&mut rest);
+        rest.put_u8(if self.dup_tx.is_some() {
             ack_flag::DUP
         } else {
             0
         });
-        varint::write(buf, self.cumulative);
-        varint::write(buf, self.largest_tx);
-        varint::write(buf, self.delay_us);
+        varint::write(&mut rest, self.cumulative);
+        varint::write(&mut rest, self.largest_tx);
+        varint::write(&mut rest, self.delay_us);
         if let Some(dup_tx) = self.dup_tx {
-            varint::write(buf, dup_tx);
+            varint::write(&mut rest, dup_tx);
         }
-        varint::write(buf, self.credit.max_bytes);
-        varint::write(buf, self.credit.max_number);
+        varint::write(&mut rest, self.credit.max_bytes);
+        varint::write(&mut rest, self.credit.max_number);
+        let left = rest.len();
+        buf.put_slice(&header[..HEADER_BYTES_MAX - left]);
         varint::write(buf, self.ranges.steps(self.cumulative).count() as u64);
         for (gap, length) in self.ranges.steps(self.cumulative) {
             varint::write(buf, gap);

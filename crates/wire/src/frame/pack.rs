@@ -100,14 +100,22 @@ impl<'a> Pack<'a> {
     }
 
     /// Writes the frame.
+    #[inline]
     pub fn write(&self, buf: &mut impl BufMut) {
-        varint::write(buf, registry::frame::PACK);
-        self.lane.write(buf);
-        varint::write(buf, self.number);
-        varint::write(buf, self.tx);
-        buf.put_u8(self.flags.bits());
-        varint::write(buf, self.dep_on_wire());
-        varint::write(buf, self.data.len() as u64);
+        // On the stack first: a buffer that can grow asks with each field whether it has to. A length of 8 bytes is none
+        // that a sender has, and must not fail all the same.
+        let mut header = [0; PACK_OVERHEAD_MAX + 4];
+        let whole = header.len();
+        let mut rest = header.as_mut_slice();
+        varint::write(&mut rest, registry::frame::PACK);
+        self.lane.write(&mut rest);
+        varint::write(&mut rest, self.number);
+        varint::write(&mut rest, self.tx);
+        rest.put_u8(self.flags.bits());
+        varint::write(&mut rest, self.dep_on_wire());
+        varint::write(&mut rest, self.data.len() as u64);
+        let left = rest.len();
+        buf.put_slice(&header[..whole - left]);
         buf.put_slice(self.data);
     }
 
@@ -119,6 +127,7 @@ impl<'a> Pack<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn parse(fields: &mut Fields<'_, 'a>) -> Result<Self, FrameError> {
         let lane = fields.lane()?;
         let number = fields.varint("number")?;
