@@ -12,6 +12,11 @@
 //! taken one; beyond that bound it is dropped and counted. Empty batches travel
 //! back, so that at steady state no batch is allocated.
 //!
+//! Few packets at a time do not take that way: while the writer's thread has nothing to do, the engine writes them itself
+//! ([`TunWriter::prompt`]). To wake a thread takes some 30 µs, and a packet would wait for it at both ends, both ways. The
+//! engine is the only one who gives the thread work, so a thread that has done with all it was given rests until the
+//! engine gives it more: packets keep their order.
+//!
 //! The writer parks while it has nothing to do. A blocking receive would spin
 //! before it sleeps, which at some thousand packets a second is most of what the
 //! thread does.
@@ -39,6 +44,10 @@ const BATCHES_MAX: usize = 8;
 /// Packets that wait at the engine's end of the writer: as many as fit into the
 /// channel in full batches.
 const WAITING_PACKETS_MAX: usize = BATCHES_MAX * quell_tun::BATCH_PACKETS_MAX;
+
+/// Packets that the engine writes itself. 8: some 10 µs, less than what it takes to wake the writer's thread; more at a time
+/// are a load that another core can bear.
+const PROMPT_PACKETS_MAX: usize = 8;
 
 /// What became of packets handed to the device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -106,6 +115,12 @@ pub(crate) struct Outlet {
     spare: Receiver<Vec<Bytes>>,
     waiting: VecDeque<Bytes>,
     writer: Thread,
+    /// The engine's own writer, where the device has one.
+    prompt: Option<Box<dyn TunWriter>>,
+    /// Batches that the writer's thread was given.
+    given: u64,
+    /// Of these, how many it has done with.
+    done: Arc<AtomicU64>,
     /// Told whenever the writer has taken a batch.
     room: Arc<Notify>,
     books: Arc<Books>,
@@ -114,9 +129,11 @@ pub(crate) struct Outlet {
 /// Starts the threads of a device.
 pub(crate) fn start(
     reader: Box<dyn TunReader>,
-    writer: Box<dyn TunWriter>,
+    mut writer: Box<dyn TunWriter>,
     stop: StopHandle,
 ) -> Result<(Pump, Inlet, Outlet), NetError> {
+    let prompt = writer.prompt();
+    let done = Arc::new(AtomicU64::new(0));
     let (in_tx, in_rx) = bounded(BATCHES_MAX);
     let (in_spare_tx, in_spare_rx) = bounded(BATCHES_MAX + 1);
     let (out_tx, out_rx) = bounded(BATCHES_MAX);
@@ -133,15 +150,22 @@ pub(crate) fn start(
     })?;
     let writer_books = Arc::clone(&books);
     let room = Arc::new(Notify::new());
-    let writer_room = Arc::clone(&room);
-    let writer = spawn("quell-tun-write", move || {
-        write_all(writer, &out_rx, &out_spare_tx, &writer_books, &writer_room)
-    })?;
+    let writing = Writing {
+        batches: out_rx,
+        spare: out_spare_tx,
+        books: writer_books,
+        room: Arc::clone(&room),
+        done: Arc::clone(&done),
+    };
+    let writer = spawn("quell-tun-write", move || writing.write_all(writer))?;
     let outlet = Outlet {
         batches: Some(out_tx),
         spare: out_spare_rx,
         waiting: VecDeque::new(),
         writer: writer.thread().clone(),
+        prompt,
+        given: 0,
+        done,
         room,
         books: Arc::clone(&books),
     };
@@ -187,35 +211,42 @@ fn read_all(
     }
 }
 
-fn write_all(
-    mut writer: Box<dyn TunWriter>,
-    batches: &Receiver<Vec<Bytes>>,
-    spare: &Sender<Vec<Bytes>>,
-    books: &Books,
-    room: &Notify,
-) -> Result<(), TunError> {
-    loop {
-        let mut batch = match batches.try_recv() {
-            Ok(batch) => batch,
-            // Whoever sends, or lets go of the channel, unparks: nothing is missed.
-            Err(TryRecvError::Empty) => {
-                thread::park();
-                continue;
+/// The writer's end of what it shares with the engine.
+struct Writing {
+    batches: Receiver<Vec<Bytes>>,
+    spare: Sender<Vec<Bytes>>,
+    books: Arc<Books>,
+    room: Arc<Notify>,
+    done: Arc<AtomicU64>,
+}
+
+impl Writing {
+    fn write_all(self, mut writer: Box<dyn TunWriter>) -> Result<(), TunError> {
+        loop {
+            let mut batch = match self.batches.try_recv() {
+                Ok(batch) => batch,
+                // Whoever sends, or lets go of the channel, unparks: nothing is missed.
+                Err(TryRecvError::Empty) => {
+                    thread::park();
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            };
+            self.room.notify_one();
+            match writer.write_batch(&batch) {
+                Ok(report) => self.books.report(&report),
+                Err(error) => {
+                    let lost = batch.len() as u64;
+                    self.books.refused.fetch_add(lost, Ordering::Relaxed);
+                    return Err(error);
+                }
             }
-            Err(TryRecvError::Disconnected) => return Ok(()),
-        };
-        room.notify_one();
-        match writer.write_batch(&batch) {
-            Ok(report) => books.report(&report),
-            Err(error) => {
-                let lost = batch.len() as u64;
-                books.refused.fetch_add(lost, Ordering::Relaxed);
-                return Err(error);
-            }
+            // The device has them before whoever sees this writes.
+            self.done.fetch_add(1, Ordering::Release);
+            batch.clear();
+            // The way back is as long as the way there; a batch that finds no room is freed.
+            let _ = self.spare.try_send(batch);
         }
-        batch.clear();
-        // The way back is as long as the way there; a batch that finds no room is freed.
-        let _ = spare.try_send(batch);
     }
 }
 
@@ -257,8 +288,9 @@ impl Outlet {
         }
     }
 
-    /// Hands what waits to the writer, as far as it has room.
+    /// Hands what waits to the writer, as far as it has room; few packets go at once.
     pub(crate) fn flush(&mut self) {
+        self.write_promptly();
         while !self.waiting.is_empty() {
             let Some(batches) = &self.batches else {
                 return self.refuse();
@@ -270,7 +302,10 @@ impl Outlet {
             let packets = self.waiting.len().min(quell_tun::BATCH_PACKETS_MAX);
             batch.extend(self.waiting.drain(..packets));
             match batches.try_send(batch) {
-                Ok(()) => self.writer.unpark(),
+                Ok(()) => {
+                    self.given += 1;
+                    self.writer.unpark();
+                }
                 Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => {
                     // Full it cannot be, as nobody else sends: the writer has ended.
                     let lost = batch.len() as u64;
@@ -278,6 +313,25 @@ impl Outlet {
                     return self.refuse();
                 }
             }
+        }
+    }
+
+    /// Writes what waits itself, when it is little and the writer's thread rests.
+    fn write_promptly(&mut self) {
+        let is_little = (1..=PROMPT_PACKETS_MAX).contains(&self.waiting.len());
+        if !is_little || self.done.load(Ordering::Acquire) != self.given {
+            return;
+        }
+        let Some(prompt) = &mut self.prompt else {
+            return;
+        };
+        match prompt.write_batch(self.waiting.make_contiguous()) {
+            Ok(report) => {
+                self.books.report(&report);
+                self.waiting.clear();
+            }
+            // The thread finds that out, too, and ends with the reason.
+            Err(_) => self.prompt = None,
         }
     }
 

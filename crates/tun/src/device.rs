@@ -63,6 +63,15 @@ pub trait TunWriter: Send {
     /// as dropped. A batch that was cut off in the middle is reported with the rest in [`DropCounts::gone`], and the
     /// error comes with the next call.
     fn write_batch(&mut self, packets: &[Bytes]) -> Result<WriteReport, TunError>;
+
+    /// A second writer on the same device, for few packets from the thread that has them: to wake the writing thread takes
+    /// longer than to write them. It never waits: what the device does not take at once is dropped. Whoever uses both
+    /// sees to it that one has ended before the other begins, or packets change places.
+    ///
+    /// `None`: there is none, or it is in use.
+    fn prompt(&mut self) -> Option<Box<dyn TunWriter>> {
+        None
+    }
 }
 
 /// What became of a batch that was written: `written + dropped.total()` is the number of packets offered.

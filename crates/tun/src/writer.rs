@@ -47,6 +47,8 @@ pub(crate) struct Writer<D> {
     device: D,
     offload: Offload,
     coalescer: Coalescer,
+    /// How long a batch may wait for room.
+    wait_max: Duration,
     failed_batches: u32,
     log: LogGate,
     failed: Option<(i32, &'static str)>,
@@ -76,11 +78,11 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(offered: usize) -> Self {
+    fn new(offered: usize, wait_max: Duration) -> Self {
         Self {
             offered,
             report: WriteReport::default(),
-            budget: Budget { left: WAIT_MAX },
+            budget: Budget { left: wait_max },
             last_failure: None,
         }
     }
@@ -114,9 +116,18 @@ impl<D: RawDevice> Writer<D> {
             device,
             offload,
             coalescer: Coalescer::new(),
+            wait_max: WAIT_MAX,
             failed_batches: 0,
             log: LogGate::default(),
             failed: None,
+        }
+    }
+
+    /// A writer that never waits: see [`TunWriter::prompt`].
+    pub(crate) fn prompt(device: D, offload: Offload) -> Self {
+        Self {
+            wait_max: Duration::ZERO,
+            ..Self::new(device, offload)
         }
     }
 
@@ -284,7 +295,7 @@ impl<D: RawDevice> TunWriter for Writer<D> {
         if let Some((errno, words)) = self.failed {
             return Err(fatal(errno, words));
         }
-        let mut tally = Tally::new(packets.len());
+        let mut tally = Tally::new(packets.len(), self.wait_max);
         let _ = packets
             .chunks(PACKETS_MAX)
             .all(|chunk| self.write_chunk(chunk, &mut tally));

@@ -1,4 +1,4 @@
-//! What the outlet says it takes, before a writer that stands still and one that goes on.
+//! What the outlet says it takes, before a writer that stands still and one that goes on; and who writes.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc;
@@ -50,5 +50,80 @@ fn what_there_is_room_for_shrinks_to_nothing_and_grows_when_the_writer_takes_a_b
     drop(go);
     outlet.close();
     drop(inlet);
+    pump.stop().unwrap();
+}
+
+/// Notes what was written by whom.
+struct Noting {
+    who: &'static str,
+    written: Arc<parking_lot::Mutex<Vec<(&'static str, Bytes)>>>,
+    go: Option<mpsc::Receiver<()>>,
+    has_prompt: bool,
+}
+
+impl TunWriter for Noting {
+    fn write_batch(&mut self, batch: &[Bytes]) -> Result<WriteReport, TunError> {
+        if let Some(go) = &self.go {
+            let _ = go.recv();
+        }
+        let noted = batch.iter().map(|packet| (self.who, packet.clone()));
+        self.written.lock().extend(noted);
+        Ok(WriteReport {
+            written: batch.len(),
+            ..WriteReport::default()
+        })
+    }
+
+    fn prompt(&mut self) -> Option<Box<dyn TunWriter>> {
+        std::mem::take(&mut self.has_prompt).then(|| -> Box<dyn TunWriter> {
+            Box::new(Self {
+                who: "engine",
+                written: Arc::clone(&self.written),
+                go: None,
+                has_prompt: false,
+            })
+        })
+    }
+}
+
+#[test]
+fn few_packets_are_written_by_the_engine_and_never_before_those_of_the_thread() {
+    let (device, _handle) = channel::pair(8);
+    let (reader, _, stop) = device.split();
+    let (go, told) = mpsc::channel();
+    let written = Arc::default();
+    let writer = Noting {
+        who: "thread",
+        written: Arc::clone(&written),
+        go: Some(told),
+        has_prompt: true,
+    };
+    let (pump, inlet, mut outlet) = start(Box::new(reader), Box::new(writer), stop).unwrap();
+    let push = |outlet: &mut Outlet, numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            outlet.push(Bytes::from(vec![number as u8]));
+        }
+        outlet.flush();
+    };
+    let by = |who: &str| written.lock().iter().filter(|(by, _)| *by == who).count();
+    push(&mut outlet, 0..PROMPT_PACKETS_MAX);
+    assert_eq!(by("engine"), PROMPT_PACKETS_MAX, "at once");
+    // One more is the thread's, and as long as it writes, so is all that follows.
+    push(&mut outlet, 8..8 + PROMPT_PACKETS_MAX + 1);
+    push(&mut outlet, 17..18);
+    assert_eq!(by("engine"), PROMPT_PACKETS_MAX);
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    while outlet.done.load(Ordering::Acquire) < 2 {
+        thread::yield_now();
+    }
+    push(&mut outlet, 18..19);
+    let numbers: Vec<usize> = written.lock().iter().map(|(_, it)| it[0].into()).collect();
+    assert_eq!(numbers, (0..19).collect::<Vec<_>>(), "in their order");
+    assert_eq!(by("engine"), PROMPT_PACKETS_MAX + 1);
+    let counters = pump.counters();
+    assert_eq!((counters.written, counters.in_flight), (19, 0));
+    drop((go, inlet));
+    outlet.close();
     pump.stop().unwrap();
 }

@@ -198,6 +198,7 @@ impl TunDevice {
         };
         let writer = OsWriter {
             inner: Writer::new(half(), offload.clone()),
+            prompt: Some(Writer::prompt(half(), offload.clone())),
         };
         (reader, writer, stop)
     }
@@ -233,11 +234,21 @@ impl TunReader for OsReader {
 #[derive(Debug)]
 pub struct OsWriter {
     inner: Writer<AnyFile>,
+    /// Of the thread that has the packets.
+    prompt: Option<Writer<AnyFile>>,
 }
 
 impl TunWriter for OsWriter {
     fn write_batch(&mut self, packets: &[Bytes]) -> Result<WriteReport, TunError> {
         self.inner.write_batch(packets)
+    }
+
+    fn prompt(&mut self) -> Option<Box<dyn TunWriter>> {
+        let inner = self.prompt.take()?;
+        Some(Box::new(Self {
+            inner,
+            prompt: None,
+        }))
     }
 }
 
