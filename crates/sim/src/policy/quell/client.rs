@@ -72,8 +72,12 @@ impl QuellClient {
 
     /// When the core wants to be called.
     fn core_timeout(&self) -> Option<Instant> {
-        let known = self.rest.core;
-        known.unwrap_or_else(|| self.core.poll_timeout().map(|(at, _)| at))
+        let timer = || self.core.poll_timeout().map(|(at, _)| at);
+        let Some(known) = self.rest.core else {
+            return timer();
+        };
+        debug_assert_eq!(known, timer(), "a timer of the core changed unnoticed");
+        known
     }
 
     fn exit_of(&self, server: ServerId) -> Option<ExitId> {
