@@ -172,28 +172,32 @@ impl fmt::Display for WaitReason {
 }
 
 /// One kind of work.
-#[derive(Debug)]
-struct Kind {
-    last: LastBackendFail,
-    pace: Mutex<Pace>,
+#[derive(Debug, Clone, Copy)]
+struct Kind<'a> {
+    last: &'a LastBackendFail,
+    pace: &'a Mutex<Pace>,
 }
 
 /// The health of one backend. Shared by [`std::sync::Arc`]; all methods take `&self`.
 #[derive(Debug)]
 pub struct BackendHealth {
     config: BackendHealthConfig,
-    kinds: [Kind; 4],
+    /// Of each kind. Side by side: whoever sends asks all four, and of paces nothing.
+    lasts: [LastBackendFail; 4],
+    paces: [Mutex<Pace>; 4],
 }
 
 impl BackendHealth {
     /// A backend that has not failed. `epoch` is where its times are counted from: any
     /// moment not after the first call. `rng` seeds the jitter of its probes.
     pub fn new(config: BackendHealthConfig, epoch: Instant, rng: &mut impl Rng) -> Self {
-        let kinds = Work::ALL.map(|_| Kind {
-            last: LastBackendFail::new(epoch),
-            pace: Mutex::new(Pace::new(&config, SmallRng::from_rng(rng))),
-        });
-        Self { config, kinds }
+        let lasts = Work::ALL.map(|_| LastBackendFail::new(epoch));
+        let paces = Work::ALL.map(|_| Mutex::new(Pace::new(&config, SmallRng::from_rng(rng))));
+        Self {
+            config,
+            lasts,
+            paces,
+        }
     }
 
     /// Asks whether a request may go at `now`. An attempt that comes with the answer is
@@ -201,7 +205,7 @@ impl BackendHealth {
     /// costs nothing and changes nothing.
     pub fn admit(&self, work: Work, now: Instant) -> Admission {
         let kind = self.kind(work);
-        let mut pace = lock(&kind.pace);
+        let mut pace = lock(kind.pace);
         match pace.admit(&self.config, self.standing(work), now) {
             Ok((place, probe)) => {
                 let attempt = self.attempt(work, Some(place), now);
@@ -268,13 +272,18 @@ impl BackendHealth {
         self.kind(work).last.record()
     }
 
-    fn kind(&self, work: Work) -> &Kind {
-        let [auth, catalog, contract, probe] = &self.kinds;
-        match work {
-            Work::Auth => auth,
-            Work::Catalog => catalog,
-            Work::Contract => contract,
-            Work::Probe => probe,
+    fn kind(&self, work: Work) -> Kind<'_> {
+        fn of<T>([auth, catalog, contract, probe]: &[T; 4], work: Work) -> &T {
+            match work {
+                Work::Auth => auth,
+                Work::Catalog => catalog,
+                Work::Contract => contract,
+                Work::Probe => probe,
+            }
+        }
+        Kind {
+            last: of(&self.lasts, work),
+            pace: of(&self.paces, work),
         }
     }
 
@@ -311,7 +320,7 @@ impl BackendHealth {
         let kind = self.kind(attempt.work);
         let counted = kind.last.succeed(attempt.generation);
         let elsewhere = self.is_any_degraded();
-        let mut pace = lock(&kind.pace);
+        let mut pace = lock(kind.pace);
         if let Some(wait) = hold {
             pace.hold(wait, &self.config, now);
         }
@@ -326,7 +335,7 @@ impl BackendHealth {
         let kind = self.kind(attempt.work);
         let (_, record) = kind.last.fail(attempt.generation, now);
         let degraded = self.is_streak_degraded(record);
-        let mut pace = lock(&kind.pace);
+        let mut pace = lock(kind.pace);
         if let Some(wait) = hold {
             pace.hold(wait, &self.config, now);
         }

@@ -480,8 +480,9 @@ impl Client {
         if let Some(output) = self.out.pop_front() {
             return Some(output);
         }
-        for _ in 0..self.exits.len() {
-            let index = self.turn % self.exits.len();
+        let count = self.exits.len();
+        for _ in 0..count {
+            let index = if self.turn < count { self.turn } else { 0 };
             if let Some(output) = self.poll_exit(index, now) {
                 return Some(output);
             }

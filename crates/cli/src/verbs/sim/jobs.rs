@@ -1,8 +1,11 @@
 //! Policies side by side on threads, and how far they are.
 //!
 //! Jobs are taken in order by whichever thread is free, and results stand in the order of the jobs. Each job tells its
-//! virtual time as it goes; on a terminal, a run that takes long shows how much of all virtual time has passed and what
-//! that means for the rest. Fleets differ little between policies, so the mean of the jobs is a fair guess.
+//! virtual time as it goes; a run that takes long shows how much of all virtual time has passed and what that means for
+//! the rest. Fleets differ little between policies, so the mean of the jobs is a fair guess.
+//!
+//! On a terminal it is one line that is written again and again. In a log it is a line now and then, which says where each
+//! job stands in virtual time: who looks at it later sees how far a run came that was ended.
 
 use std::fmt;
 use std::io::{IsTerminal as _, Write};
@@ -22,14 +25,18 @@ use crate::Failure;
 const SILENT: Duration = Duration::from_secs(2);
 /// Between two looks at how far jobs are.
 const LOOK: Duration = Duration::from_millis(50);
-/// Between two lines.
+/// Between two lines on a terminal.
 const LINE: Duration = Duration::from_millis(500);
+/// Between two lines of a log, and the time after which there is one.
+const LOG_LINE: Duration = Duration::from_secs(10);
 /// How far a job is, in parts of this.
 const WHOLE: u64 = 1_000_000;
 
 /// A policy in a scenario, how far it is, and what came of it.
 struct Job<'a> {
     stage: usize,
+    /// The scenario's name, and how long it is in virtual time.
+    of: (&'a str, Duration),
     policy: &'a str,
     done: AtomicU64,
     result: Mutex<Option<Result<PolicyOutcome, SimError>>>,
@@ -41,7 +48,13 @@ struct Job<'a> {
 /// A world that never comes to rest.
 pub(super) fn run(plan: &Plan, threads: u16, err: &mut dyn Write) -> Result<Vec<Outcome>, Failure> {
     let jobs: Vec<Job<'_>> = (0..plan.stages.len())
-        .flat_map(|stage| plan.policies.iter().map(move |policy| job(stage, policy)))
+        .flat_map(|stage| {
+            let scenario = &plan.stages[stage].scenario;
+            let of = (scenario.name.as_str(), scenario.duration);
+            plan.policies
+                .iter()
+                .map(move |policy| job(stage, of, policy))
+        })
         .collect();
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -52,7 +65,10 @@ pub(super) fn run(plan: &Plan, threads: u16, err: &mut dyn Write) -> Result<Vec<
             }
         };
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let mut progress = Progress::new(std::io::stderr().is_terminal());
+        let mut progress = Progress::new(match std::io::stderr().is_terminal() {
+            true => To::Terminal,
+            false => To::Log,
+        });
         while !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
             progress.look(&jobs, err);
             thread::sleep(LOOK);
@@ -73,9 +89,10 @@ pub(super) fn run(plan: &Plan, threads: u16, err: &mut dyn Write) -> Result<Vec<
         .collect())
 }
 
-fn job(stage: usize, policy: &str) -> Job<'_> {
+fn job<'a>(stage: usize, of: (&'a str, Duration), policy: &'a str) -> Job<'a> {
     Job {
         stage,
+        of,
         policy,
         done: AtomicU64::new(0),
         result: Mutex::new(None),
@@ -99,17 +116,42 @@ impl Job<'_> {
     }
 }
 
-/// One line on a terminal that is written again and again.
+/// Where progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum To {
+    Terminal,
+    Log,
+}
+
+impl To {
+    /// Between two lines.
+    fn every(self) -> Duration {
+        match self {
+            Self::Terminal => LINE,
+            Self::Log => LOG_LINE,
+        }
+    }
+
+    /// How long a run takes of which something is shown.
+    fn after(self) -> Duration {
+        match self {
+            Self::Terminal => SILENT,
+            Self::Log => LOG_LINE,
+        }
+    }
+}
+
+/// What is said of jobs that run.
 struct Progress {
-    is_shown: bool,
+    to: To,
     begun: Instant,
     last: Option<Instant>,
 }
 
 impl Progress {
-    fn new(is_shown: bool) -> Self {
+    fn new(to: To) -> Self {
         Self {
-            is_shown,
+            to,
             begun: Instant::now(),
             last: None,
         }
@@ -117,8 +159,8 @@ impl Progress {
 
     fn look(&mut self, jobs: &[Job<'_>], err: &mut dyn Write) {
         let now = Instant::now();
-        let is_due = self.last.is_none_or(|last| now - last >= LINE);
-        if !self.is_shown || !is_due || now - self.begun < SILENT {
+        let is_due = self.last.is_none_or(|last| now - last >= self.to.every());
+        if !is_due || now - self.begun < self.to.after() {
             return;
         }
         self.last = Some(now);
@@ -131,14 +173,37 @@ impl Progress {
             passed: now - self.begun,
         };
         // A progress that cannot be shown is no reason to stop.
-        let _ = write!(err, "\r{line}\u{1b}[K").and_then(|()| err.flush());
+        let _ = match self.to {
+            To::Terminal => write!(err, "\r{line}\u{1b}[K"),
+            To::Log => writeln!(err, "{line}{}", Standing(jobs)),
+        }
+        .and_then(|()| err.flush());
     }
 
-    /// Leaves the terminal as it was.
+    /// Leaves a terminal as it was.
     fn end(&self, err: &mut dyn Write) {
-        if self.last.is_some() {
+        if self.last.is_some() && self.to == To::Terminal {
             let _ = write!(err, "\r\u{1b}[K").and_then(|()| err.flush());
         }
+    }
+}
+
+/// Where each job that runs stands in virtual time.
+struct Standing<'a>(&'a [Job<'a>]);
+
+impl fmt::Display for Standing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for job in self.0 {
+            let done = job.done.load(Ordering::Relaxed);
+            if done == 0 || done == WHOLE {
+                continue;
+            }
+            let (name, whole) = job.of;
+            let at = whole.mul_f64(done as f64 / WHOLE as f64).as_secs();
+            let (policy, whole) = (job.policy, whole.as_secs());
+            write!(f, "; {name}, {policy}: {at} of {whole} virtual s")?;
+        }
+        Ok(())
     }
 }
 
@@ -172,6 +237,7 @@ impl fmt::Display for Line {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -193,30 +259,57 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_short_run_and_a_pipe_are_told_nothing() {
-        let jobs = [job(0, "a")];
-        for (is_shown, begun) in [(true, Instant::now()), (false, Instant::now() - 2 * SILENT)] {
-            let mut progress = Progress {
-                begun,
-                ..Progress::new(is_shown)
-            };
-            let mut said = Vec::new();
-            progress.look(&jobs, &mut said);
-            progress.end(&mut said);
-            assert!(said.is_empty());
-        }
-        let begun = Instant::now() - 2 * SILENT;
+    fn half_done() -> Job<'static> {
+        let job = job(0, ("night", Duration::from_secs(3_600)), "a");
+        job.done.store(WHOLE / 2, Ordering::Relaxed);
+        job
+    }
+
+    /// What is said of a run that began so long ago, looked at twice.
+    fn said(to: To, ago: Duration) -> String {
         let mut progress = Progress {
-            begun,
-            ..Progress::new(true)
+            begun: Instant::now() - ago,
+            ..Progress::new(to)
         };
-        let mut said = Vec::new();
+        let (jobs, mut said) = ([half_done()], Vec::new());
         progress.look(&jobs, &mut said);
         progress.look(&jobs, &mut said);
-        let lines = said.iter().filter(|byte| **byte == b'\r').count();
-        assert_eq!(lines, 1, "not more often than a person reads");
         progress.end(&mut said);
-        assert!(said.ends_with(b"\r\x1b[K"));
+        String::from_utf8(said).unwrap()
+    }
+
+    #[test]
+    fn a_short_run_is_told_nothing() {
+        let little = Duration::from_millis(500);
+        assert_eq!(said(To::Terminal, SILENT - little), "");
+        assert_eq!(said(To::Log, LOG_LINE - little), "");
+    }
+
+    #[test]
+    fn a_line_on_a_terminal_comes_not_more_often_than_a_person_reads_and_goes() {
+        let said = said(To::Terminal, 2 * SILENT);
+        let lines = said.matches('\r').count();
+        assert_eq!(lines, 2, "one line, and its end");
+        assert!(said.ends_with("\r\u{1b}[K") && !said.contains('\n'));
+    }
+
+    #[test]
+    fn a_log_says_where_each_job_stands_and_nothing_that_moves_a_cursor() {
+        let said = said(To::Log, LOG_LINE);
+        let line = format!(
+            "[{}{}]  50 %, 10 s, about 10 s to go; night, a: 1800 of 3600 virtual s\n",
+            "#".repeat(15),
+            ".".repeat(15)
+        );
+        assert_eq!(said, line);
+    }
+
+    #[test]
+    fn of_jobs_that_have_not_begun_or_are_over_nothing_is_said() {
+        for done in [0, WHOLE] {
+            let job = half_done();
+            job.done.store(done, Ordering::Relaxed);
+            assert_eq!(Standing(&[job]).to_string(), "");
+        }
     }
 }

@@ -81,7 +81,7 @@ impl BackendHealth {
         let seconds = |later: Instant, earlier: Instant| {
             later.saturating_duration_since(earlier).as_secs_f64()
         };
-        let pace = lock(&kind.pace);
+        let pace = lock(kind.pace);
         let next = pace.next_at(self.standing(work)).filter(|at| *at > now);
         WorkStatus {
             work,

@@ -235,6 +235,16 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             return;
         };
         connection.wake_ns = NEVER;
+        let is_due = |at: std::time::Instant| at <= now;
+        if connection.node_due_ns > now_ns
+            && !connection
+                .carriage
+                .poll_timeout(Side::Server)
+                .is_some_and(is_due)
+        {
+            // What it was to wake for came to pass.
+            return self.wait_far(id);
+        }
         let before = connection.carriage.facts(Side::Server);
         connection.carriage.handle_timeout(Side::Server, now);
         if connection.node_due_ns > now_ns {

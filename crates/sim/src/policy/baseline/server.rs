@@ -4,9 +4,10 @@
 //! comes out there too, and the world sees it more than once. Answers go back through a sequence of the same rules.
 //! Sequences outlive a connection by an ack timeout, and a provider's death not at all. Told to stop, it stops.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use foldhash::fast::FixedState;
 use quell_core::path::CarrierFacts;
 
 use super::peer::Peer;
@@ -29,8 +30,9 @@ struct Guest {
 pub struct Server {
     rules: &'static Rules,
     ack_timeout: Duration,
-    guests: BTreeMap<ClientId, Guest>,
-    sessions: BTreeMap<u64, ClientId>,
+    // Looked up; a walk goes by number.
+    guests: HashMap<ClientId, Box<Guest>, FixedState>,
+    sessions: HashMap<u64, ClientId, FixedState>,
     absent: BTreeSet<(Instant, ClientId)>,
     ready: VecDeque<u64>,
     next_session: u64,
@@ -42,8 +44,8 @@ impl Server {
         Self {
             rules,
             ack_timeout,
-            guests: BTreeMap::new(),
-            sessions: BTreeMap::new(),
+            guests: HashMap::default(),
+            sessions: HashMap::default(),
             absent: BTreeSet::new(),
             ready: VecDeque::new(),
             next_session: 0,
@@ -52,11 +54,15 @@ impl Server {
     }
 
     fn guest(&self, session: u64) -> Option<&Guest> {
-        self.guests.get(self.sessions.get(&session)?)
+        self.guests
+            .get(self.sessions.get(&session)?)
+            .map(Box::as_ref)
     }
 
     fn guest_mut(&mut self, session: u64) -> Option<&mut Guest> {
-        self.guests.get_mut(self.sessions.get(&session)?)
+        self.guests
+            .get_mut(self.sessions.get(&session)?)
+            .map(Box::as_mut)
     }
 
     /// Has the session polled if it has anything to say.
@@ -79,12 +85,14 @@ impl ServerNode<Unit> for Server {
         let session = self.next_session;
         self.next_session += 1;
         let ack_timeout = self.ack_timeout;
-        let guest = self.guests.entry(client).or_insert_with(|| Guest {
-            peer: Peer::new(ack_timeout, false),
-            session: None,
-            until: None,
-            out: VecDeque::new(),
-            is_ready: false,
+        let guest = self.guests.entry(client).or_insert_with(|| {
+            Box::new(Guest {
+                peer: Peer::new(ack_timeout, false),
+                session: None,
+                until: None,
+                out: VecDeque::new(),
+                is_ready: false,
+            })
         });
         if let Some(at) = guest.until.take() {
             self.absent.remove(&(at, client));
@@ -188,7 +196,8 @@ impl ServerNode<Unit> for Server {
 
     fn drain(&mut self, now: Instant) {
         self.drained_at.get_or_insert(now);
-        let sessions: Vec<u64> = self.sessions.keys().copied().collect();
+        let mut sessions: Vec<u64> = self.sessions.keys().copied().collect();
+        sessions.sort_unstable();
         for session in sessions {
             if let Some(guest) = self.guest_mut(session) {
                 guest.out.push_back(ServerOutput::Close);

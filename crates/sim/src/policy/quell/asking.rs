@@ -122,6 +122,10 @@ impl Asking {
 
     /// The next question that is to be asked.
     pub(super) fn poll(&mut self, now: Instant) -> Option<(BackendId, Work, u64)> {
+        // While one is under way nothing is due before its end, and of several that wait nothing before the first.
+        if self.poll_timeout().is_none_or(|at| at > now) {
+            return None;
+        }
         self.give_up(now);
         if self
             .questions

@@ -28,6 +28,32 @@ pub struct QuellClient {
     next_port: u16,
     own: Option<Ipv4Addr>,
     asking: Option<Asking>,
+    rest: Rest,
+}
+
+/// What is known to have nothing to say, so that it is not asked.
+///
+/// A node is polled several times for each thing that happens to it, and mostly for nothing. The core has nothing to say
+/// from when it said so until something is told to it or its timer is due; users, until they have something to send.
+#[derive(Debug, Default)]
+struct Rest {
+    /// Since the core had no output; what its timer was then.
+    core: Option<Option<Instant>>,
+    /// No user has an item that waits, nor a connection that is being opened.
+    users: bool,
+}
+
+impl Rest {
+    /// Whether the core has nothing to say at `now`.
+    fn is_core_silent(&self, now: Instant) -> bool {
+        self.core
+            .is_some_and(|timer| timer.is_none_or(|at| at > now))
+    }
+
+    /// Something is told to the core.
+    fn wake_core(&mut self) {
+        self.core = None;
+    }
 }
 
 impl QuellClient {
@@ -40,7 +66,18 @@ impl QuellClient {
             next_port: FIRST_PORT,
             own: None,
             asking,
+            rest: Rest::default(),
         }
+    }
+
+    /// When the core wants to be called.
+    fn core_timeout(&self) -> Option<Instant> {
+        let timer = || self.core.poll_timeout().map(|(at, _)| at);
+        let Some(known) = self.rest.core else {
+            return timer();
+        };
+        debug_assert_eq!(known, timer(), "a timer of the core changed unnoticed");
+        known
     }
 
     fn exit_of(&self, server: ServerId) -> Option<ExitId> {
@@ -61,11 +98,14 @@ impl QuellClient {
 
     /// Lets users do what is due, as far as the client takes it; whether that was anything.
     fn feed(&mut self, now: Instant) -> bool {
-        let Some(own) = self.own else { return false };
+        let Some(own) = self.own.filter(|_| !self.rest.users) else {
+            return false;
+        };
         let mut any = false;
         for user in &mut self.users {
             user.open(&mut self.next_port, now);
             if let Some(syn) = user.poll_syn(own, &mut self.next_port, now) {
+                self.rest.wake_core();
                 self.core.handle_packet(syn, now);
                 any = true;
             }
@@ -73,6 +113,7 @@ impl QuellClient {
                 let Some(packet) = user.poll_packet(own) else {
                     break;
                 };
+                self.rest.wake_core();
                 let dropped = self.core.tun_dropped();
                 self.core.handle_packet(packet, now);
                 // What was taken back waits for news, and is none itself.
@@ -82,6 +123,7 @@ impl QuellClient {
                 any = true;
             }
         }
+        self.rest.users = self.users.iter().all(User::rests);
         any
     }
 
@@ -92,12 +134,15 @@ impl QuellClient {
         if view.protocol() == protocol::TCP {
             let tcp = TcpView::parse(view.payload()).ok()?;
             let user = self.users.iter_mut().find(|user| user.port == port)?;
+            // It may begin to connect, or go on.
+            self.rest.users = false;
             if tcp.is_rst() {
                 user.on_reset(&mut self.next_port, now);
                 return None;
             }
             if tcp.is_syn() {
                 let packet = user.on_syn_ack(tcp.sequence(), self.own?)?;
+                self.rest.wake_core();
                 self.core.handle_packet(packet, now);
                 return None;
             }
@@ -128,6 +173,7 @@ impl QuellClient {
             Output::Datagram { exit, bytes } => Some(self.datagram(exit, bytes)),
             Output::Deliver(packet) => self.hear(&packet, now).map(ClientOutput::Deliver),
             Output::Configure(addresses) => {
+                self.rest.users = false;
                 self.own = addresses.ipv4.map(|(address, _)| address);
                 None
             }
@@ -200,6 +246,7 @@ fn unacked_of(status: &ClientStatus) -> u32 {
 impl ClientNode<Bytes> for QuellClient {
     fn offer(&mut self, item: Item, now: Instant) {
         self.user(item.flow).offer(item);
+        self.rest.users = false;
         self.feed(now);
     }
 
@@ -211,18 +258,21 @@ impl ClientNode<Bytes> for QuellClient {
 
     fn on_connected(&mut self, server: ServerId, attempt: u64, now: Instant) {
         if let Some(exit) = self.exit_of(server) {
+            self.rest.wake_core();
             self.core.on_connected(exit, attempt, now);
         }
     }
 
     fn on_closed(&mut self, server: ServerId, attempt: u64, ended: Ended, now: Instant) {
         if let Some(exit) = self.exit_of(server) {
+            self.rest.wake_core();
             self.core.on_closed(exit, attempt, loss_of(ended), now);
         }
     }
 
     fn on_carrier(&mut self, server: ServerId, attempt: u64, facts: CarrierFacts, now: Instant) {
         if let Some(exit) = self.exit_of(server) {
+            self.rest.wake_core();
             self.core.on_carrier(exit, attempt, facts, now);
         }
     }
@@ -232,17 +282,20 @@ impl ClientNode<Bytes> for QuellClient {
     }
 
     fn on_wake(&mut self, now: Instant) {
+        self.rest.wake_core();
         self.core.on_wake(now);
     }
 
     fn handle_datagram(&mut self, server: ServerId, attempt: u64, unit: &Bytes, now: Instant) {
         if let Some(exit) = self.exit_of(server) {
+            self.rest.wake_core();
             self.core.handle_datagram(exit, attempt, unit, now);
         }
     }
 
     fn handle_control(&mut self, server: ServerId, attempt: u64, unit: &Bytes, now: Instant) {
         if let Some(exit) = self.exit_of(server) {
+            self.rest.wake_core();
             self.core.handle_control(exit, attempt, unit, now);
         }
     }
@@ -252,17 +305,22 @@ impl ClientNode<Bytes> for QuellClient {
             return;
         };
         if let Some(begun) = asking.on_answer(call, answer, now) {
+            self.rest.wake_core();
             self.core.on_backend_success(begun, now);
         }
     }
 
     fn poll_output(&mut self, now: Instant) -> Option<ClientOutput<Bytes>> {
         loop {
-            if let Some(output) = self.core.poll_output(now) {
-                if let Some(output) = self.output(output, now) {
-                    return Some(output);
+            if !self.rest.is_core_silent(now) {
+                if let Some(output) = self.core.poll_output(now) {
+                    self.rest.wake_core();
+                    if let Some(output) = self.output(output, now) {
+                        return Some(output);
+                    }
+                    continue;
                 }
-                continue;
+                self.rest.core = Some(self.core.poll_timeout().map(|(at, _)| at));
             }
             if let Some((backend, work, call)) = self.asking.as_mut().and_then(|a| a.poll(now)) {
                 return Some(ClientOutput::Ask {
@@ -283,15 +341,17 @@ impl ClientNode<Bytes> for QuellClient {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let core = self.core.poll_timeout().map(|(at, _)| at);
-        let users = self.users.iter().filter_map(User::poll_timeout);
+        let core = self.core_timeout();
+        let users = if self.rest.users { &[] } else { &*self.users };
+        let users = users.iter().filter_map(User::poll_timeout);
         let users = users.filter(|_| self.own.is_some());
         let asking = self.asking.as_ref().and_then(Asking::poll_timeout);
         core.into_iter().chain(users).chain(asking).min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.core.poll_timeout().is_some_and(|(at, _)| at <= now) {
+        if self.core_timeout().is_some_and(|at| at <= now) {
+            self.rest.wake_core();
             self.core.handle_timeout(now);
         }
         self.feed(now);

@@ -89,6 +89,11 @@ impl User {
         self.sent_again
     }
 
+    /// Whether nothing waits and nothing is due: until there is an item, or a word of the far end.
+    pub(super) fn rests(&self) -> bool {
+        self.waiting() == 0 && !matches!(self.state, State::Opening(..))
+    }
+
     /// The client did not take the last packet: whether it waits here again. What is no TCP does not.
     pub(super) fn take_back(&mut self) -> bool {
         let item = self.unacked.pop_back();
