@@ -43,7 +43,8 @@ const FAR_BYTES: usize = PACKET_BYTES_MAX + ipv6::HEADER_BYTES;
 pub(super) struct OffloadFile {
     file: TunFile,
     offload: Offload,
-    /// The super-packet that is being split, or the end of a long packet.
+    /// The super-packet that is being split, or the end of a long packet. Made at the first read: a half that only writes
+    /// has none.
     far: Box<[u8]>,
     far_len: usize,
     split: Option<Split>,
@@ -54,7 +55,7 @@ impl OffloadFile {
         Self {
             file,
             offload,
-            far: vec![0; FAR_BYTES].into_boxed_slice(),
+            far: Box::default(),
             far_len: 0,
             split: None,
         }
@@ -74,6 +75,9 @@ impl OffloadFile {
         &mut self,
         buffer: &mut BytesMut,
     ) -> Result<([u8; virtio::HEADER_BYTES], usize), i32> {
+        if self.far.is_empty() {
+            self.far = vec![0; FAR_BYTES].into_boxed_slice();
+        }
         let mut header = VirtioHeader::PLAIN;
         buffer.reserve(PACKET_BYTES_MAX);
         let before = buffer.len();
