@@ -1,7 +1,5 @@
 //! Runs of a batch merged, and taken apart again: nothing may be lost, changed, doubled, or overtaken in its flow.
 
-#![allow(clippy::unwrap_used)]
-
 use std::net::IpAddr;
 
 use proptest::prelude::*;

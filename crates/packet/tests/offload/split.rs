@@ -1,9 +1,7 @@
 //! Super-packets taken apart, against packets that were built one by one.
 //!
 //! The oracle knows nothing of splitting: it builds each segment with the test builder (itself held against etherparse
-//! by `oracle.rs`), from the numbers that the segment must have. What it builds must come out byte for byte.
-
-#![allow(clippy::unwrap_used)]
+//! by the test `oracle`), from the numbers that the segment must have. What it builds must come out byte for byte.
 
 use std::net::IpAddr;
 
