@@ -1,1 +1,3 @@
 //! Shared fixtures of the benchmarks.
+
+pub mod tunnel;

@@ -3,6 +3,9 @@
 //! Rings grow to the lane's high-water mark and stay; what is measured begins after they have. A pack's payload is copied
 //! into the sender's ring and leaves the receiver as a slice of its datagram, an ACK stands in an array. What may allocate
 //! is a packet that waits at the receiver, held or in pieces: it must own its bytes, or it would pin its datagram.
+//!
+//! The same of all of the core together, from a client's TUN to the provider's egress and back: datagrams are cut out of
+//! buffers that take turns, and neither the tables of flows nor the rounds of a driver's turn allocate.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
@@ -11,13 +14,18 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quell_core::budget::{ProcessBudget, SilenceBudget};
 use quell_core::config::receive::ReceiveConfig;
-use quell_core::config::{ContractsConfig, LaneConfig};
+use quell_core::config::{ClientConfig, ContractsConfig, LaneConfig, ProviderConfig};
 use quell_core::contract::{Books, Carried, Meter, Trusted, Verifier, seal};
+use quell_core::multi::{self, Client, ExitId};
+use quell_core::path::CarrierFacts;
+use quell_core::provider::{self, AddressPool, Provider, Roster, SessionId};
 use quell_core::recv::ReceiveSequence;
 use quell_core::send::{AlwaysHealthy, Delivery, SendSequence};
+use quell_packet::build::{self, Segment};
+use quell_packet::tcp::flags;
 use quell_wire::contract::{ContractId, ContractTerms};
 use quell_wire::frame::{Credit, Frame, Frames, Lane, Pack, PackFlags};
-use quell_wire::key::SecretKey;
+use quell_wire::key::{PublicKey, SecretKey};
 
 const PACK_BYTES: usize = 200;
 /// Time between two packs.
@@ -192,6 +200,124 @@ fn a_billed_session_allocates_nothing_for_a_packet_or_a_look() {
         }
     });
     assert_eq!(info.count_total, 0);
+}
+
+const EXIT: ExitId = ExitId(0);
+
+/// A client and a provider, between whom nothing is lost.
+struct Tunnel {
+    client: Client,
+    provider: Provider,
+    id: SessionId,
+    now: Instant,
+    delivered: u64,
+}
+
+impl Tunnel {
+    /// One that is up, with a packet of the client's TCP and one of its peer's.
+    fn up(packet_bytes: usize) -> (Self, [Bytes; 2]) {
+        let (now, key) = (Instant::now(), PublicKey([1; 32]));
+        let roster = Roster::try_new([("one".to_owned(), key)]).unwrap();
+        let pool = AddressPool::try_new(Some("10.85.0.0/16".parse().unwrap()), None).unwrap();
+        let mut provider = Provider::new(ProviderConfig::default(), roster, pool, 1_500, 7);
+        let mut client = Client::new(ClientConfig::default(), "test", 1_500, 7, now);
+        let id = provider.on_connection(key, now).unwrap();
+        client.on_connected(EXIT, 1, now);
+        let mut tunnel = Self {
+            client,
+            provider,
+            id,
+            now,
+            delivered: 0,
+        };
+        tunnel.settle();
+        let addresses = tunnel.provider.status().sessions[0].addresses;
+        let (own, _) = addresses.and_then(|all| all.ipv4).unwrap();
+        let (inside, outside) = ((own, 40_000).into(), ([198, 51, 100, 7], 443).into());
+        let segment = Segment {
+            flags: flags::ACK,
+            ..Segment::default()
+        };
+        let data = vec![7; packet_bytes - 40];
+        let packets = [(inside, outside), (outside, inside)];
+        let packets = packets.map(|(from, to)| build::tcp(from, to, &segment, &data).into());
+        (tunnel, packets)
+    }
+
+    /// Turns of both ends until neither has a datagram.
+    fn settle(&mut self) {
+        let facts = CarrierFacts {
+            datagram_len_max: 1_414,
+            backlog_bytes: 0,
+            cwnd_bytes: 10_000_000,
+            rtt: Duration::from_millis(1),
+        };
+        let mut is_idle = false;
+        while !is_idle {
+            is_idle = true;
+            // A round trip takes time: without one nothing is measured, and nothing judged.
+            self.now += GAP;
+            let now = self.now;
+            self.client.handle_timeout(now);
+            self.client.on_carrier(EXIT, 1, facts, now);
+            while let Some(output) = self.client.poll_output(now) {
+                if let multi::Output::Datagram { bytes, .. } = &output {
+                    self.provider.handle_datagram(self.id, bytes, now);
+                    is_idle = false;
+                } else if let multi::Output::Control { bytes, .. } = &output {
+                    self.provider.handle_control(self.id, bytes, now);
+                } else if let multi::Output::Deliver(_) = &output {
+                    self.delivered += 1;
+                }
+            }
+            // All has left before an answer comes.
+            self.client.on_carrier(EXIT, 1, facts, now);
+            self.now += GAP;
+            let now = self.now;
+            self.provider.handle_timeout(self.id, now);
+            self.provider.on_carrier(self.id, facts, now);
+            while let Some(output) = self.provider.poll_output(self.id, now) {
+                if let provider::Output::Datagram(bytes) = &output {
+                    self.client.handle_datagram(EXIT, 1, bytes, now);
+                    is_idle = false;
+                } else if let provider::Output::Control(bytes) = &output {
+                    self.client.handle_control(EXIT, 1, bytes, now);
+                } else if let provider::Output::Deliver(_) = &output {
+                    self.delivered += 1;
+                }
+            }
+            self.provider.on_carrier(self.id, facts, now);
+        }
+    }
+
+    /// A turn of ten packets each way.
+    fn turn(&mut self, [outward, inward]: &[Bytes; 2]) {
+        self.now += 10 * GAP;
+        for _ in 0..10 {
+            self.client.handle_packet(outward.clone(), self.now);
+            self.provider.handle_packet(inward.clone(), self.now);
+        }
+        while self.provider.poll_ready().is_some() {}
+        self.settle();
+    }
+}
+
+#[test]
+fn a_packet_costs_no_allocation_from_tun_to_egress_and_back() {
+    for packet_bytes in [52, 1_368] {
+        let (mut tunnel, packets) = Tunnel::up(packet_bytes);
+        for _ in 0..2 * 8_192 / 10 {
+            tunnel.turn(&packets);
+        }
+        let before = tunnel.delivered;
+        let info = allocation_counter::measure(|| {
+            for _ in 0..PACKS / 20 {
+                tunnel.turn(&packets);
+            }
+        });
+        assert_eq!(tunnel.delivered - before, PACKS, "{packet_bytes} bytes");
+        assert_eq!(info.count_total, 0, "{packet_bytes} bytes");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! | `intake`, `messages`, `order`, `cut` | which lane does it take, after which pack, in how many pieces |
 //! | `queue`, `lanes` | what waits |
 //! | `transmit`, `service` | what goes into the next datagram, whose turn it is |
+//! | `slab` | what are datagrams written into |
 //! | `carrier`, `departure` | has QUIC room, and when did what it was given leave |
 //! | `receive` | what does the peer say |
 //! | `rest` | when is there something to do again |
@@ -50,6 +51,7 @@ mod queue;
 mod receive;
 mod rest;
 mod service;
+mod slab;
 mod suspend;
 mod transmit;
 
@@ -77,6 +79,8 @@ use oversize::IcmpErrors;
 use queue::DgramQueue;
 use rest::{Rest, Timer};
 use service::Turns;
+pub(crate) use slab::Buffer;
+use slab::Slab;
 
 use crate::budget::ProcessBudget;
 use crate::config::{PathConfig, TcpLane};
@@ -114,7 +118,7 @@ pub struct Path {
     credit_asked_at: Option<Instant>,
     messages_end: Option<MessagesEnd>,
     messages_ended: bool,
-    slab: transmit::Slab,
+    slab: Slab,
     counters: Counters,
     drops: Drops,
     rest: Rest,
@@ -174,7 +178,7 @@ impl Path {
             credit_asked_at: None,
             messages_end: None,
             messages_ended: false,
-            slab: transmit::Slab::default(),
+            slab: Slab::default(),
             counters: Counters::default(),
             drops: Drops::default(),
             rest: Rest::default(),
@@ -212,6 +216,16 @@ impl Path {
     fn pack_payload_len_max(&self) -> usize {
         let overhead = self.lanes.send[Lane::FLOW.index()].pack_overhead_bytes();
         self.carrier.datagram_len_max().saturating_sub(overhead)
+    }
+
+    /// Whether the path speaks so often that a buffer may be lent to it.
+    pub(crate) fn is_busy(&self, now: Instant) -> bool {
+        self.slab.is_busy(now)
+    }
+
+    /// Exchanges the buffer that datagrams are written into.
+    pub(crate) fn swap_buffer(&mut self, other: &mut Buffer) {
+        std::mem::swap(&mut self.slab.buffer, other);
     }
 
     /// The address that ICMP errors of this end come from, one for each family.

@@ -15,9 +15,9 @@
 //! into packs or its sender is told, so one packet never blocks those behind it: a
 //! call yields a datagram, or nothing is left that could leave.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use quell_wire::frame::{self, Lane, LaneProbes, Ping, Pong};
 
 use super::Path;
@@ -27,17 +27,6 @@ use super::departure::Handed;
 use super::service::Class;
 use crate::health::path::Departed;
 use crate::send::Kind;
-
-/// Datagrams of a busy path are cut out of buffers of this size: one allocation for
-/// some 45 of them, released when the last has left quinn.
-const SLAB_LEN_MAX: usize = 64 * 1024;
-/// A path that hardly speaks takes one of these when it does, and lets go of it when it
-/// rests. A provider of thousands of idle sessions would hold a gigabyte otherwise.
-const SLAB_LEN_MIN: usize = 2 * 1024;
-/// A buffer that was used up sooner than this is followed by one of twice its size.
-const SLAB_TIME: Duration = Duration::from_millis(100);
-/// A path that said nothing for so long hardly speaks: a keepalive, and the answer to it.
-const SPARSE_TIME: Duration = Duration::from_secs(1);
 
 impl Path {
     /// The next datagram to hand to QUIC, while the carrier has room.
@@ -58,7 +47,7 @@ impl Path {
         let limit = self.carrier.datagram_len_max();
         self.slab.reserve(limit, now);
         self.write_datagram(limit, now);
-        if self.slab.bytes.is_empty() {
+        if self.slab.buffer.bytes.is_empty() {
             let timer = (!self.has_delivery()).then(|| self.first_timer());
             self.slab.rest();
             self.rest.begin(timer);
@@ -85,13 +74,13 @@ impl Path {
         if std::mem::take(&mut self.resent) && !hushed {
             self.write_dgrams(limit, now);
         }
-        let before = self.slab.bytes.len();
+        let before = self.slab.buffer.bytes.len();
         let more = self.write_resends(limit, hushed, now);
-        self.resent = self.slab.bytes.len() > before;
+        self.resent = self.slab.buffer.bytes.len() > before;
         if !more && !hushed {
             self.write_new(limit, now);
         }
-        if !self.slab.bytes.is_empty() {
+        if !self.slab.buffer.bytes.is_empty() {
             self.write_ready_acks(limit, now);
         }
     }
@@ -128,7 +117,7 @@ impl Path {
     }
 
     fn room(&self, limit: usize) -> usize {
-        limit.saturating_sub(self.slab.bytes.len())
+        limit.saturating_sub(self.slab.buffer.bytes.len())
     }
 
     fn write_acks(&mut self, limit: usize, now: Instant) {
@@ -140,8 +129,9 @@ impl Path {
         for lane in Lane::ALL {
             let room = self.room(limit).saturating_sub(reserved);
             let receive = &mut self.lanes.receive[lane.index()];
-            if receive.write_ack(room, now, &mut self.slab.bytes) {
-                self.departures.charge(Cause::Ack, self.slab.bytes.len());
+            if receive.write_ack(room, now, &mut self.slab.buffer.bytes) {
+                self.departures
+                    .charge(Cause::Ack, self.slab.buffer.bytes.len());
             }
         }
     }
@@ -151,8 +141,9 @@ impl Path {
         for lane in Lane::ALL {
             let room = self.room(limit);
             let receive = &mut self.lanes.receive[lane.index()];
-            if receive.write_ready_ack(room, now, &mut self.slab.bytes) {
-                self.departures.charge(Cause::Ack, self.slab.bytes.len());
+            if receive.write_ready_ack(room, now, &mut self.slab.buffer.bytes) {
+                self.departures
+                    .charge(Cause::Ack, self.slab.buffer.bytes.len());
             }
         }
     }
@@ -162,8 +153,9 @@ impl Path {
             let Some(nonce) = self.liveness.poll_pong() else {
                 return;
             };
-            Pong { nonce }.write(&mut self.slab.bytes);
-            self.departures.charge(Cause::Ping, self.slab.bytes.len());
+            Pong { nonce }.write(&mut self.slab.buffer.bytes);
+            self.departures
+                .charge(Cause::Ping, self.slab.buffer.bytes.len());
         }
     }
 
@@ -183,16 +175,18 @@ impl Path {
             }
         }
         self.departures.note(Handed::Ping);
-        Ping { nonce, lanes }.write(&mut self.slab.bytes);
-        self.departures.charge(Cause::Ping, self.slab.bytes.len());
+        Ping { nonce, lanes }.write(&mut self.slab.buffer.bytes);
+        self.departures
+            .charge(Cause::Ping, self.slab.buffer.bytes.len());
     }
 
     fn write_skips(&mut self, limit: usize, now: Instant) {
         for lane in Lane::ALL {
             let room = self.room(limit);
             if let Some(skip) = self.lanes.send[lane.index()].poll_skip(room, now) {
-                skip.write(&mut self.slab.bytes);
-                self.departures.charge(Cause::Ack, self.slab.bytes.len());
+                skip.write(&mut self.slab.buffer.bytes);
+                self.departures
+                    .charge(Cause::Ack, self.slab.buffer.bytes.len());
             }
         }
     }
@@ -235,7 +229,7 @@ impl Path {
             let Some(class) = self.turns.next(heads) else {
                 break;
             };
-            let before = self.slab.bytes.len();
+            let before = self.slab.buffer.bytes.len();
             let written = match class {
                 Class::Message => self.write_pack(Lane::MESSAGE, limit, now),
                 Class::Flow => self.write_pack(Lane::FLOW, limit, now),
@@ -250,7 +244,8 @@ impl Path {
             if !written {
                 break;
             }
-            self.turns.served(class, self.slab.bytes.len() - before);
+            self.turns
+                .served(class, self.slab.buffer.bytes.len() - before);
         }
         if packets > 0 {
             self.departures.note(Handed::Dgrams(packets, bytes));
@@ -262,14 +257,14 @@ impl Path {
         let Some(transmit) = self.lanes.send[lane.index()].poll_transmit(room, now) else {
             return false;
         };
-        transmit.pack.write(&mut self.slab.bytes);
+        transmit.pack.write(&mut self.slab.buffer.bytes);
         let (kind, tx) = (transmit.kind, transmit.pack.tx);
         let bytes = transmit.pack.data.len();
         let (departs_as, cause) = match kind {
             Kind::First => (Departed::Pack, Cause::FirstSend),
             Kind::Evidence | Kind::Silence => (Departed::Resend, Cause::Resend),
         };
-        self.departures.charge(cause, self.slab.bytes.len());
+        self.departures.charge(cause, self.slab.buffer.bytes.len());
         self.lanes.on_handed_over(lane, kind, bytes);
         self.departures.note(Handed::Tx(lane, tx, departs_as));
         true
@@ -295,9 +290,9 @@ impl Path {
             return None;
         }
         let packet = self.queue.pop()?;
-        frame::write_dgram(&mut self.slab.bytes, &packet);
+        frame::write_dgram(&mut self.slab.buffer.bytes, &packet);
         self.departures
-            .charge(Cause::FirstSend, self.slab.bytes.len());
+            .charge(Cause::FirstSend, self.slab.buffer.bytes.len());
         self.counters.sent += 1;
         self.counters.sent_bytes += packet.len() as u64;
         self.remember_large(packet);
@@ -334,89 +329,5 @@ impl Path {
                 Handed::Dgrams(packets, bytes) => self.take_back_dgrams(packets, bytes),
             }
         }
-    }
-}
-
-/// The buffer that datagrams are cut out of, sized by how fast it is used up.
-#[derive(Debug)]
-pub(super) struct Slab {
-    bytes: BytesMut,
-    len: usize,
-    since: Option<Instant>,
-    /// When a datagram was cut out last.
-    cut_at: Option<Instant>,
-    /// The last datagrams, all of one moment, came after a long silence.
-    is_sparse: bool,
-}
-
-impl Default for Slab {
-    fn default() -> Self {
-        Self {
-            bytes: BytesMut::new(),
-            len: SLAB_LEN_MIN,
-            since: None,
-            cut_at: None,
-            is_sparse: true,
-        }
-    }
-}
-
-impl Slab {
-    /// The datagram that was written.
-    fn cut(&mut self, now: Instant) -> Bytes {
-        // More of the same moment is as sparse as the first of it.
-        if self.cut_at != Some(now) {
-            let is_long = |at: Instant| now.saturating_duration_since(at) >= SPARSE_TIME;
-            self.is_sparse = self.cut_at.is_none_or(is_long);
-            self.cut_at = Some(now);
-        }
-        self.bytes.split().freeze()
-    }
-
-    /// Lets go of what a path that hardly speaks has left.
-    fn rest(&mut self) {
-        if self.is_sparse {
-            (self.bytes, self.len, self.since) = (BytesMut::new(), SLAB_LEN_MIN, None);
-        }
-    }
-
-    /// Makes room for one datagram of `len` bytes: in the current buffer, or in a fresh one.
-    fn reserve(&mut self, len: usize, now: Instant) {
-        if self.bytes.capacity() >= len {
-            return;
-        }
-        let is_busy = |since| now.saturating_duration_since(since) < SLAB_TIME;
-        self.len = if self.since.is_some_and(is_busy) {
-            (2 * self.len).min(SLAB_LEN_MAX)
-        } else {
-            SLAB_LEN_MIN
-        };
-        self.since = Some(now);
-        self.bytes = BytesMut::with_capacity(self.len.max(len));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Cuts a PING out at `now`; the bytes that the path holds when it rests again.
-    fn held(slab: &mut Slab, now: Instant) -> usize {
-        slab.reserve(1_400, now);
-        slab.bytes.extend_from_slice(&[0; 35]);
-        assert_eq!(slab.cut(now).len(), 35);
-        slab.rest();
-        slab.bytes.capacity()
-    }
-
-    #[test]
-    fn a_path_that_hardly_speaks_holds_no_buffer_and_one_that_does_keeps_it() {
-        let t0 = Instant::now();
-        let mut slab = Slab::default();
-        assert_eq!(held(&mut slab, t0), 0);
-        let soon = t0 + SPARSE_TIME - Duration::from_nanos(1);
-        assert!(held(&mut slab, soon) > 0, "the next may come soon, too");
-        assert_eq!(held(&mut slab, soon + SPARSE_TIME), 0);
-        assert_eq!(held(&mut slab, soon + SPARSE_TIME), 0, "the same moment");
     }
 }

@@ -59,7 +59,7 @@ use crate::config::ProviderConfig;
 use crate::contract::Books;
 use crate::drops::{DropReason, Drops};
 use crate::health::Signal;
-use crate::path::{CarrierFacts, PathBooks, Violation};
+use crate::path::{Buffer, CarrierFacts, PathBooks, Violation};
 use crate::send::Backpressure;
 use crate::status::{ProviderStatus, TunnelAddresses};
 
@@ -105,6 +105,8 @@ pub struct Provider {
     tun_packets: u64,
     tun_drops: Drops,
     early_datagrams: u64,
+    /// What datagrams of busy sessions are written into.
+    buffer: Buffer,
     /// What sessions of unlisted keys are carried for.
     contracts: Option<Box<Books>>,
     ended: PathBooks,
@@ -154,6 +156,7 @@ impl Provider {
             tun_packets: 0,
             tun_drops: Drops::default(),
             early_datagrams: 0,
+            buffer: Buffer::default(),
             contracts: None,
             ended: PathBooks::default(),
             ended_received_drops: Drops::default(),
@@ -444,7 +447,17 @@ impl Provider {
         if let Some(packet) = self.poll_passed(id, now) {
             return Some(Output::Deliver(packet));
         }
-        let output = self.sessions.get_mut(&id)?.poll_output(now)?;
+        let session = self.sessions.get_mut(&id)?;
+        // One buffer for all that are busy: see `crate::path::slab`.
+        let is_busy = session.path.is_busy(now);
+        if is_busy {
+            session.path.swap_buffer(&mut self.buffer);
+        }
+        let output = session.poll_output(now);
+        if is_busy {
+            session.path.swap_buffer(&mut self.buffer);
+        }
+        let output = output?;
         if let Output::Close(violation) = &output {
             let code = violation.code;
             self.count_refused(code);
