@@ -63,23 +63,26 @@ impl<D: RawDevice> Reader<D> {
     /// Reads until the batch is full or the device says no. Returns the number of packets and the errno that ended it. What
     /// the device dropped takes a place in the batch, so that a row of such packets ends, too.
     fn fill(&mut self, batch: &mut Vec<BytesMut>) -> (usize, Option<i32>) {
-        let mut count = 0;
+        let (mut lens, mut count, mut errno) = ([0; BATCH_PACKETS_MAX], 0, None);
         self.slabs.start_batch();
         for _ in 0..BATCH_PACKETS_MAX {
             if count > 0 && !self.slabs.has_room() {
                 break;
             }
-            let buffer = self.slabs.buffer();
-            match self.device.read(buffer) {
+            match self.device.read(self.slabs.buffer()) {
                 Ok(0) => self.patience.progress(),
                 Ok(bytes) => {
-                    batch.push(buffer.split_to(bytes));
+                    lens[count] = bytes;
                     count += 1;
                 }
-                Err(errno) => return (count, Some(errno)),
+                Err(failure) => {
+                    errno = Some(failure);
+                    break;
+                }
             }
         }
-        (count, None)
+        self.slabs.cut(&lens[..count], batch);
+        (count, errno)
     }
 
     /// After packets: a fatal errno is kept for the next call, any other will show itself again if it matters.
