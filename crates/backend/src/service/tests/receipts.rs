@@ -54,30 +54,30 @@ fn what_is_not_this_providers_or_this_backends_is_refused() {
         );
         let good = receipt(&contract, 5);
 
-        // Stolen by another provider.
-        let stolen = filed(&contract.encode(), &good.encode());
-        let request = ReceiptsRequest {
-            receipts: vec![stolen],
-        };
-        let answer = ground
-            .service
-            .receipts(other_provider, &request)
-            .await
-            .unwrap();
-        let words = format!("{:?}", answer.outcomes[0]);
-        assert!(
-            words.contains("Misdirected") && words.contains("another provider"),
-            "{words}"
-        );
+        // Stolen by another provider, as it is and signed anew for the thief.
+        let mut terms = good.terms;
+        terms.provider_key = other_provider;
+        let for_the_thief = seal::sign_receipt(&secret(11), terms);
+        for receipt in [&good, &for_the_thief] {
+            let request = ReceiptsRequest {
+                receipts: vec![filed(&contract.encode(), &receipt.encode())],
+            };
+            let answer = ground
+                .service
+                .receipts(other_provider, &request)
+                .await
+                .unwrap();
+            let words = format!("{:?}", answer.outcomes[0]);
+            assert!(
+                words.contains("Misdirected") && words.contains("another provider"),
+                "{words}"
+            );
+        }
         // Under another contract.
         let found = ground.file_pair(&second, &good).await;
         assert_eq!(found, Err(RefusalCode::Misdirected));
         // For another provider, signed so by the client.
-        let mut terms = good.terms;
-        terms.provider_key = other_provider;
-        let found = ground
-            .file_pair(&contract, &seal::sign_receipt(&secret(11), terms))
-            .await;
+        let found = ground.file_pair(&contract, &for_the_thief).await;
         assert_eq!(found, Err(RefusalCode::Misdirected));
         // Signed by another, even by the enrolled key.
         for signer in [1, 21, 12] {
