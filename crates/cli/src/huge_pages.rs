@@ -5,17 +5,22 @@
 //! processor time with them and 18 s with pages of 2 MiB.
 //!
 //! The allocator of glibc asks the kernel for huge pages when it is told so, and it is told by its environment, which it
-//! reads when a process begins. So the process is replaced by itself, once, with one word more in the environment.
+//! reads when a process begins. So the process is replaced by itself, once, with a few words more in the environment.
 //!
 //! ```text
-//! begun without the word ──exec──▶ begun with it ──▶ goes on
+//! begun without the words ──exec──▶ begun with them ──▶ goes on
 //!           └── cannot be replaced: goes on with small pages
 //! ```
 //!
-//! What the process is, its number, its files, who waits for it, stays the same. Where the word is there already, whatever
-//! it says, nothing is done: whoever runs it has decided. A process that was replaced has a mark of its own besides: where a
-//! program has capabilities of its file, the loader takes the allocator's words out of its environment, and without the mark
-//! it would replace itself for ever. Other allocators than glibc's are not asked.
+//! One more word is needed, since policies run on threads: the allocator grows a thread's own memory by a few pages at a
+//! time, and asks for huge ones only where it grows by as much as one of them. So threads have no memory of their own: all is
+//! taken from the process's, which grows by huge pages. Two policies side by side then wait for each other now and then, which
+//! costs less.
+//!
+//! What the process is, its number, its files, who waits for it, stays the same. Where the first of the words is there
+//! already, whatever it says, nothing is done: whoever runs it has decided. A process that was replaced has a mark of its own
+//! besides: where a program has capabilities of its file, the loader takes the allocator's words out of its environment, and
+//! without the mark it would replace itself for ever. Other allocators than glibc's are not asked.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -26,8 +31,10 @@ use std::process::Command;
 const VARIABLE: &str = "GLIBC_TUNABLES";
 /// Set to 1 in a process that was replaced.
 const MARK: &str = "QUELL_HUGE_PAGES_ASKED";
-/// 1: ask for transparent huge pages (glibc 2.35).
+/// Asks for transparent huge pages (glibc 2.35).
 const NAME: &str = "glibc.malloc.hugetlb";
+/// Huge pages, and one arena for all threads.
+const WORDS: &str = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1";
 
 /// Replaces the process by itself with huge pages asked for. Returns where they are asked for already, or cannot be.
 pub(crate) fn restart() {
@@ -50,7 +57,7 @@ pub(crate) fn restart() {
         .exec();
 }
 
-/// The variable with the word added; `None`: it is there, or was and is not heard, or nobody would.
+/// The variable with the words added; `None`: it is there, or was and is not heard, or nobody would.
 fn with_huge_pages(before: &OsStr, was_replaced: bool) -> Option<OsString> {
     let is_heard = cfg!(all(target_os = "linux", target_env = "gnu"));
     if !is_heard || was_replaced || before.to_string_lossy().contains(NAME) {
@@ -60,8 +67,7 @@ fn with_huge_pages(before: &OsStr, was_replaced: bool) -> Option<OsString> {
     if !tunables.is_empty() {
         tunables.push(":");
     }
-    tunables.push(NAME);
-    tunables.push("=1");
+    tunables.push(WORDS);
     Some(tunables)
 }
 
@@ -72,11 +78,12 @@ mod tests {
     #[test]
     fn the_word_is_added_once_and_never_changed() {
         let with = |before: &str| with_huge_pages(OsStr::new(before), false);
-        assert_eq!(with(""), Some("glibc.malloc.hugetlb=1".into()));
-        let other = with("glibc.malloc.arena_max=1");
-        let both = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1";
-        assert_eq!(other, Some(both.into()));
-        assert_eq!(with(both), None, "a process that was replaced stays");
+        assert_eq!(with(""), Some(WORDS.into()));
+        assert!(WORDS.starts_with(NAME));
+        let other = with("glibc.malloc.tcache_count=9");
+        let both = format!("glibc.malloc.tcache_count=9:{WORDS}");
+        assert_eq!(other, Some(both.clone().into()));
+        assert_eq!(with(&both), None, "a process that was replaced stays");
         assert_eq!(with("glibc.malloc.hugetlb=0"), None);
     }
 

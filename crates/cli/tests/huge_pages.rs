@@ -5,7 +5,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const WORD: &str = "glibc.malloc.hugetlb=1";
+const WORDS: &str = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1";
 const MARK: &str = "QUELL_HUGE_PAGES_ASKED";
 
 /// One that outlives the test if it is let.
@@ -59,7 +59,7 @@ fn a_simulation_is_replaced_once_and_goes_on() {
     let simulation = Simulation::begin(&[]);
     assert!(simulation.simulates(), "it never came to simulate");
     let environment = simulation.environment();
-    assert!(environment.contains(&format!("GLIBC_TUNABLES={WORD}")));
+    assert!(environment.contains(&format!("GLIBC_TUNABLES={WORDS}")));
     assert!(environment.contains(&format!("{MARK}=1")));
 }
 
@@ -69,5 +69,5 @@ fn one_that_lost_the_word_goes_on_without() {
     let simulation = Simulation::begin(&[(MARK, "1")]);
     assert!(simulation.simulates(), "it never came to simulate");
     let environment = simulation.environment();
-    assert!(environment.iter().all(|of| !of.contains(WORD)));
+    assert!(environment.iter().all(|of| !of.contains(WORDS)));
 }
