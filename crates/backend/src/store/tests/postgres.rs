@@ -228,6 +228,7 @@ fn servers_over_one_database_are_as_right_as_one() {
         // They start at once, and one of them makes the tables.
         let (a, b, c) = tokio::join!(open(&url), open(&url), open(&url));
         allowance_is_given_out_once(&a, &b).await;
+        an_allowance_waits_for_whoever_gives_it_out(&url, &a).await;
         the_last_use_goes_to_one(&b, &c).await;
         receipts_count_once(&a, &c).await;
     });
@@ -251,6 +252,26 @@ async fn allowance_is_given_out_once(a: &Arc<PostgresStore>, b: &Arc<PostgresSto
         }
     }
     assert_eq!(kept.len(), 10);
+}
+
+/// Which of several askers comes first is chance; so one stands still in the middle here.
+async fn an_allowance_waits_for_whoever_gives_it_out(url: &str, store: &Arc<PostgresStore>) {
+    use sqlx::{Connection as _, Executor as _};
+    enrol(store.as_ref(), 3, Role::Client, Some(105)).await;
+    let mut other = sqlx::PgConnection::connect(url).await.unwrap();
+    let mut giving = other.begin().await.unwrap();
+    let lock = "SELECT quota_bytes FROM quell.accounts FOR NO KEY UPDATE";
+    giving.execute(lock).await.unwrap();
+    let asking = {
+        let store = Arc::clone(store);
+        let contracts = vec![contract(200, 9, 10, 100, 0)];
+        tokio::spawn(async move { store.issue(key(3), contracts, 1).await })
+    };
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!asking.is_finished(), "another server is at it");
+    giving.rollback().await.unwrap();
+    let given = asking.await.unwrap().unwrap();
+    assert!(matches!(given[..], [Issued::Kept(_)]));
 }
 
 async fn the_last_use_goes_to_one(a: &Arc<PostgresStore>, b: &Arc<PostgresStore>) {
