@@ -22,9 +22,7 @@ impl Path {
     pub fn suspend(&mut self, now: Instant) {
         self.now = now;
         self.rest.wake();
-        while let Some(part) = self.departures.poll(0) {
-            self.on_departed(part, now);
-        }
+        self.look_at_departures(0, now);
         self.carrier.suspend();
         self.liveness.suspend(now);
         self.health.suspend(now);

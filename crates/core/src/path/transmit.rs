@@ -37,6 +37,8 @@ impl Path {
             return None;
         }
         self.now = now;
+        // What a timer let out may be followed by more, and moves timers.
+        self.rest.wake();
         self.drop_aged(now);
         if !self.carrier.has_space() {
             self.blocked = self.has_output(now);

@@ -10,7 +10,7 @@ use quell_core::config::ClientConfig;
 use quell_core::health::dial_gate::GateState;
 use quell_core::multi::{Client, Notice, Output};
 use quell_wire::control::Control;
-use quell_wire::frame::{Frame, Frames, Pong};
+use quell_wire::frame::{Frame, Frames, Lane, Pack, PackFlags, Pong};
 
 use bytes::BytesMut;
 
@@ -69,6 +69,32 @@ fn idle(now: Instant) -> Client {
     client.on_carrier(EXIT, 1, facts(1_414), now);
     assert_eq!(client_outputs(&mut client, now), []);
     client
+}
+
+/// A driver that asks for output when something is due, before it says that the time has come.
+#[test]
+fn what_a_due_timer_lets_out_moves_the_timers() {
+    let start = Instant::now();
+    let mut client = idle(start);
+    let packet = packet(ip(WORLD_V4), ip("10.85.0.2"), 40);
+    let pack = Pack {
+        lane: Lane::FLOW,
+        number: 0,
+        tx: 1,
+        flags: PackFlags::WHOLE,
+        dep: 0,
+        data: &packet,
+    };
+    let mut datagram = BytesMut::new();
+    pack.write(&mut datagram);
+    client.handle_datagram(EXIT, 1, &datagram.freeze(), start);
+    let said = client_outputs(&mut client, start);
+    assert!(matches!(said[..], [Output::Deliver(_)]), "{said:?}");
+    let (due, why) = client.poll_timeout().unwrap();
+    assert_eq!(why, "ack");
+    let said = client_outputs(&mut client, due);
+    assert!(matches!(said[..], [Output::Datagram { .. }]), "{said:?}");
+    assert_eq!(client.poll_timeout(), Some((due + 20 * S, "keepalive")));
 }
 
 #[test]
