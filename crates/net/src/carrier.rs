@@ -1,9 +1,8 @@
 //! The seam between the engine and QUIC: batches of datagrams in and out.
 //!
-//! Everything that the packet path wants of quinn stands here, so that
-//! quinn-proto or a fork with batch calls can take its place without the engine
-//! noticing. Calls are batch-shaped even where quinn takes one datagram at a
-//! time.
+//! Everything that the packet path wants of QUIC stands here, so that another
+//! state machine than quinn-proto's can take its place without the engine noticing.
+//! What is handed over waits for the [`flush`](Carrier::flush), and leaves in batches.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -89,7 +88,7 @@ impl Carrier {
         }
     }
 
-    /// Hands a datagram over; whether quinn took it.
+    /// Hands a datagram over; whether QUIC took it.
     ///
     /// The core offers only what the facts allow, so a refusal means that the
     /// path shrank in between, or that the connection is over.

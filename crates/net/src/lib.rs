@@ -1,4 +1,4 @@
-//! The driver: quinn, tokio and the TUN threads carry what the core decides.
+//! The driver: QUIC, tokio and the TUN threads carry what the core decides.
 //!
 //! | module | job |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`host`] | which addresses this host has |
 //! | `pump` | the TUN threads and their channels |
 //! | `carrier` | the seam to QUIC: batches of datagrams |
-//! | `socket` | our UDP socket under quinn: it counts and it forgives |
+//! | `socket` | our UDP socket under QUIC: it counts and it forgives |
 //! | `quic` | the engines' QUIC: quinn-proto on the engine's own thread |
 //! | [`endpoint`], [`transport`] | QUIC's settings, and quinn's own endpoint for probes |
 //! | [`congestion`] | quinn's Cubic with the core's loss floor under it |

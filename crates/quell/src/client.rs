@@ -18,14 +18,14 @@ use quell_net::engine::paying::PaySettings;
 use quell_net::identity::Identity;
 use quell_packet::Prefix;
 use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
-use quell_tun::Offload;
 use quell_tun::os::{TunConfig, TunDevice};
+use quell_tun::{Offload, OffloadStats};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::config::{ClientFile, ProviderPeer, TunSection, read_private_key};
 use crate::control;
-use crate::device::{self, OffloadStatus};
+use crate::device;
 use crate::error::Error;
 use crate::plane;
 use crate::plane::client::ClientPlane;
@@ -179,7 +179,7 @@ impl Client {
             report,
             interface_ready: *is_ready.borrow(),
             proxy: seen.as_ref().map(Observer::status),
-            offload: offload.as_ref().map(|offload| offload.stats().into()),
+            offload: offload.as_ref().map(|offload| offload.stats()),
         };
         let control = control::serve(
             &file.control_socket(),
@@ -257,7 +257,7 @@ struct Described {
     proxy: Option<ProxyStatus>,
     /// What the kernel takes off the TUN's hands, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    offload: Option<OffloadStatus>,
+    offload: Option<OffloadStats>,
 }
 
 fn settings(file: &ClientFile) -> Result<ClientSettings, Error> {

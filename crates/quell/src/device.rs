@@ -10,59 +10,12 @@ use std::net::IpAddr;
 use quell_core::status::TunnelAddresses;
 use quell_net::engine::client::DeviceState;
 use quell_packet::Prefix;
+use quell_tun::TunError;
 use quell_tun::link::Link;
-use quell_tun::{OffloadStats, TunError};
-use serde::Serialize;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::error::Error;
-
-/// What the status says of a TUN's offloads.
-#[derive(Debug, Serialize)]
-pub(crate) struct OffloadStatus {
-    /// Whether the kernel hands over super-packets; whether it takes TCP, and UDP, merged.
-    reads_super: bool,
-    merges_tcp: bool,
-    merges_udp: bool,
-    /// Super-packets read, and the packets that they became.
-    split: u64,
-    split_packets: u64,
-    /// What was read and made no sense: dropped.
-    refused: u64,
-    /// Merged packets written, and the packets that they stood for.
-    merged: u64,
-    merged_packets: u64,
-    /// Times that merging was given up, at most once a protocol.
-    fallbacks: u64,
-}
-
-impl From<OffloadStats> for OffloadStatus {
-    fn from(stats: OffloadStats) -> Self {
-        let OffloadStats {
-            reads_super,
-            merges_tcp,
-            merges_udp,
-            split,
-            split_packets,
-            refused,
-            merged,
-            merged_packets,
-            fallbacks,
-        } = stats;
-        Self {
-            reads_super,
-            merges_tcp,
-            merges_udp,
-            split,
-            split_packets,
-            refused,
-            merged,
-            merged_packets,
-            fallbacks,
-        }
-    }
-}
 
 /// Follows `wanted` until the engine is gone; `ready` turns true once the first
 /// state is in place: only then do packets find their way in.

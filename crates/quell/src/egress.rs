@@ -6,11 +6,11 @@ use quell_egress::{EgressConfig, KernelEgress};
 use quell_net::engine::client::Device;
 use quell_tun::link::Link;
 use quell_tun::os::{TunConfig, TunDevice};
-use quell_tun::{Offload, StopHandle};
+use quell_tun::{Offload, OffloadStats, StopHandle};
 
 use crate::client::split;
 use crate::config::{EgressKind, ProviderFile};
-use crate::device::{OffloadStatus, add_addresses};
+use crate::device::add_addresses;
 use crate::error::Error;
 use crate::packets::{Reader, Writer};
 
@@ -129,9 +129,9 @@ impl View {
         }
     }
 
-    pub(crate) fn offload(&self) -> Option<OffloadStatus> {
+    pub(crate) fn offload(&self) -> Option<OffloadStats> {
         match self {
-            Self::Kernel(offload) => Some(offload.stats().into()),
+            Self::Kernel(offload) => Some(offload.stats()),
             Self::Userspace(_) => None,
         }
     }

@@ -24,7 +24,6 @@ use tracing::info;
 
 use crate::config::{ProviderFile, read_private_key};
 use crate::control::{self, Explanation, Question, Server, judging};
-use crate::device::OffloadStatus;
 use crate::egress;
 use crate::error::Error;
 use crate::month_file::MonthFile;
@@ -249,7 +248,7 @@ struct Described {
     userspace: Option<UserspaceStatus>,
     /// What the kernel takes off the TUN's hands, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    offload: Option<OffloadStatus>,
+    offload: Option<quell_tun::OffloadStats>,
 }
 
 fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {

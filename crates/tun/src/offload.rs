@@ -50,7 +50,7 @@ struct Shared {
 }
 
 /// What an [`Offload`] says at one moment. Packets are IP packets as the tunnel carries them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct OffloadStats {
     /// The kernel may hand over super-packets.
     pub reads_super: bool,

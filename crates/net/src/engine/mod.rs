@@ -1,6 +1,6 @@
 //! The engines: tasks that carry between TUN, core and QUIC, and decide nothing.
 //!
-//! One current-thread runtime holds the engine, quinn's tasks and the core's
+//! One current-thread runtime holds the engine, QUIC's tasks and the core's
 //! state, so that nothing on the packet path takes a lock of ours. A turn of an
 //! engine is always the same: wait for any input, hand it to the core with the
 //! time, drain what the core says, sleep until what the core says.

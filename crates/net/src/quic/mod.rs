@@ -1,7 +1,7 @@
 //! QUIC as the engines drive it: quinn-proto's state machine on the engine's own thread.
 //!
 //! quinn wraps the same state machine for any runtime: a lock and a wake-up for each datagram, a channel between the
-//! tasks of an endpoint and of its connections, ten datagrams a system call. On the packet path that cost a quarter of an
+//! tasks of an endpoint and of its connections, ten datagrams a system call. On the packet path that cost a sixth of an
 //! engine's time. Here everything of an endpoint lives on one thread: state is borrowed, never locked; what arrived
 //! is handed to its connection at once; what an engine hands over leaves in the same turn ([`Connection::flush`]), in
 //! batches as large as the system segments.

@@ -1,4 +1,7 @@
-//! Our own UDP socket under quinn: it counts, and it forgives.
+//! Our own UDP socket under QUIC: it counts, and it forgives.
+//!
+//! The engines drive their connections themselves and send by a [`WayOut`] each; probes are quinn's, and get the socket as
+//! quinn wants it. The rules are the same.
 //!
 //! *Counts*: every byte of UDP payload that leaves or arrives passes here, so
 //! what a status says about traffic is exact (DESIGN §4); see [`books`].

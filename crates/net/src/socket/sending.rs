@@ -6,9 +6,9 @@
 //! quinn, and the poller wakes it when [`Refusals`] says so. Neither a frame nor a
 //! byte counts as gone meanwhile.
 //!
-//! The socket is shared by all connections of an endpoint and is not told whose
-//! batch it gets. The poller, asked just before on the same thread, leaves its
-//! [`Outgoing`] there. What comes without one (a stateless reset, a Retry) belongs
+//! An engine's connection has an [`Outgoing`] of its own, in its way out. quinn's socket is
+//! shared by all connections of an endpoint and is not told whose batch it gets. The
+//! poller, asked just before on the same thread, leaves its [`Outgoing`] there. What comes without one (a stateless reset, a Retry) belongs
 //! to no connection and has one try.
 
 use std::io;

@@ -9,7 +9,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use super::*;
 
 /// A TUN "device" whose kernel is the other end of a socket pair that keeps packet boundaries.
-fn device() -> (TunDevice, OwnedFd) {
+pub(super) fn device() -> (TunDevice, OwnedFd) {
     let (ours, theirs) = socketpair(
         AddressFamily::Unix,
         SockType::SeqPacket,

@@ -5,27 +5,20 @@
 use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
+use nix::sys::socket::{setsockopt, sockopt};
 use quell_packet::build::{Header, Segment};
 use quell_packet::{IpPacket, checksum};
 
 use crate::device::{BATCH_PACKETS_MAX, ReadOutcome, TunReader, TunWriter};
-use crate::os::{OsReader, OsWriter, TunDevice};
+use crate::os::tests::device as plain_device;
+use crate::os::{OsReader, OsWriter};
 
 use super::*;
 
 fn device() -> (OsReader, OsWriter, Offload, OwnedFd) {
-    let (ours, theirs) = socketpair(
-        AddressFamily::Unix,
-        SockType::SeqPacket,
-        None,
-        SockFlag::SOCK_CLOEXEC,
-    )
-    .unwrap();
-    for end in [&ours, &theirs] {
-        setsockopt(end, sockopt::SndBuf, &4_000_000).unwrap();
-    }
-    let mut device = TunDevice::from_fd(ours, "lo".to_owned()).unwrap();
+    let (mut device, theirs) = plain_device();
+    setsockopt(&device, sockopt::SndBuf, &4_000_000).unwrap();
+    setsockopt(&theirs, sockopt::SndBuf, &4_000_000).unwrap();
     device.has_headers = true;
     let all = Allowed {
         tcp: true,
