@@ -3,6 +3,7 @@
 //! - [`netns`]: network namespaces that vanish with the process, veth pairs, addresses, routes, sysctls.
 //! - [`topology`]: ready-made arrangements: two hosts, or client – router – provider – world.
 //! - [`relay`]: a UDP relay that delays, loses, reorders, limits and cuts, for kernels without netem.
+//! - [`gauge`]: how much a path carries, against a server that may stand on another machine.
 //! - [`http`], [`content`]: downloads and uploads of known bytes, with the longest stall measured.
 //! - [`probe`]: echo requests, UDP round trips, DNS questions, and whether ICMP errors come back.
 //! - [`socks`]: the way of an application that knows a proxy.
@@ -18,6 +19,7 @@ mod buffers;
 pub mod child;
 pub mod content;
 mod error;
+pub mod gauge;
 pub mod http;
 pub mod load;
 pub mod netns;

@@ -42,13 +42,13 @@ use crate::stop::Stop;
 
 /// A load's thread; dropping it stops the thread and waits for it.
 #[derive(Debug)]
-struct Worker {
+pub(crate) struct Worker {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    fn start(name: &str, work: impl FnOnce(&Stop) + Send + 'static) -> Result<Self> {
+    pub(crate) fn start(name: &str, work: impl FnOnce(&Stop) + Send + 'static) -> Result<Self> {
         let stop = Arc::new(Stop::new()?);
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new()
@@ -73,13 +73,13 @@ impl Drop for Worker {
 
 /// Deadlines at equal distances.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+pub(crate) struct Pace {
     next: Instant,
     interval: Duration,
 }
 
 impl Pace {
-    fn new(start: Instant, interval: Duration) -> Self {
+    pub(crate) fn new(start: Instant, interval: Duration) -> Self {
         Self {
             next: start,
             interval,
@@ -94,7 +94,7 @@ impl Pace {
     }
 
     /// Whether a deadline has passed; if so, it is met.
-    fn take(&mut self, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
         let is_due = self.next <= now;
         if is_due {
             self.next += self.interval;
@@ -102,7 +102,7 @@ impl Pace {
         is_due
     }
 
-    fn left(&self, now: Instant) -> Duration {
+    pub(crate) fn left(&self, now: Instant) -> Duration {
         self.next.saturating_duration_since(now)
     }
 }

@@ -68,13 +68,17 @@ pub(crate) fn wait_readable(
     wait(polled.collect(), timeout)
 }
 
-/// Waits until `fd` can be written to or has an error, or a stop is asked for.
-pub(crate) fn wait_writable(fd: BorrowedFd<'_>, stop: &Stop) -> Result<()> {
+/// Waits until `fd` can be written to or has an error, or a stop is asked for, for at most `timeout`.
+pub(crate) fn wait_writable(
+    fd: BorrowedFd<'_>,
+    stop: &Stop,
+    timeout: Option<Duration>,
+) -> Result<()> {
     let polled = vec![
         PollFd::new(fd, PollFlags::POLLOUT),
         PollFd::new(stop.fd(), PollFlags::POLLIN),
     ];
-    wait(polled, None).map(|_| ())
+    wait(polled, timeout).map(|_| ())
 }
 
 fn wait(mut polled: Vec<PollFd<'_>>, timeout: Option<Duration>) -> Result<Vec<usize>> {

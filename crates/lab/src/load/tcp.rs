@@ -207,7 +207,7 @@ impl Run {
                     self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    wait_writable(self.stream.as_fd(), stop).map_err(io::Error::other)?;
+                    wait_writable(self.stream.as_fd(), stop, None).map_err(io::Error::other)?;
                     if let Some(pace) = &mut self.pace {
                         pace.next = pace.next.max(Instant::now());
                     }
