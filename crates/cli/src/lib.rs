@@ -18,6 +18,7 @@ mod daemon;
 mod huge_pages;
 mod loopback;
 mod report_file;
+mod signals;
 mod socket;
 pub mod stage;
 mod table;
@@ -30,7 +31,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use verbs::{
-    backend, check, demo, drill, enrol, invite, keygen, provide, pubkey, sim, status, up, why,
+    backend, bench, check, demo, drill, enrol, invite, keygen, provide, pubkey, sim, status, up,
+    why,
 };
 
 /// What a run may read and write.
@@ -98,6 +100,7 @@ enum Verb {
     Pubkey(pubkey::Pubkey),
     Check(check::Check),
     Drill(drill::Drill),
+    Bench(bench::Bench),
     Status(status::Status),
     Why(why::Why),
     Backend(backend::Backend),
@@ -116,6 +119,7 @@ impl Verb {
             Self::Pubkey(verb) => verb.run(streams),
             Self::Check(verb) => verb.run(streams),
             Self::Drill(verb) => verb.run(streams),
+            Self::Bench(verb) => verb.run(streams),
             Self::Status(verb) => verb.run(streams),
             Self::Why(verb) => verb.run(streams),
             Self::Backend(verb) => verb.run(streams),

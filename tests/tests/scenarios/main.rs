@@ -13,6 +13,7 @@
 )]
 
 mod backend;
+mod bench;
 mod carries;
 mod commands;
 mod cut;
@@ -27,6 +28,7 @@ mod hostile;
 mod killed;
 mod links;
 mod mtu;
+mod overload;
 mod plane;
 mod policy;
 mod ports;
@@ -49,8 +51,10 @@ use fixture::ROLE;
 const SCENARIOS_PER_CORE: usize = 2;
 
 /// Scenarios that take all of the machine for as long as they last: beside them others would time it and not quell.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 10] = [
+    "bench::over_",
     "carries::files_of_200_mb",
+    "overload::",
     "proxies::a_browser",
     "proxies::iperf3",
     "proxies::one_gibibyte",
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         .get_or_insert(SCENARIOS_PER_CORE * cores);
     let trials = [
         backend::trials(),
+        bench::trials(),
         carries::trials(),
         commands::trials(),
         cut::trials(),
@@ -87,6 +92,7 @@ fn main() -> ExitCode {
         killed::trials(),
         links::trials(),
         mtu::trials(),
+        overload::trials(),
         plane::all_trials(),
         policy::trials(),
         ports::trials(),

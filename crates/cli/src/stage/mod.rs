@@ -21,7 +21,7 @@ use quell_lab::child::{Child, Signal};
 use quell_lab::netns::Namespace;
 use serde_json::Value;
 
-pub use plan::{AnotherProvider, CLIENT, PROVIDER, Plan};
+pub use plan::{AnotherProvider, CLIENT, EXIT_V4, PROVIDER, Plan};
 
 /// How long an end may take until it is up or listening.
 const READY_TIME: Duration = Duration::from_secs(15);
@@ -29,6 +29,13 @@ const READY_TIME: Duration = Duration::from_secs(15);
 const STOP_TIME: Duration = Duration::from_secs(5);
 /// How long an end may take to answer a question.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// Variables that would change what files say.
+const VARIABLES: [&str; 4] = [
+    "QUELL_LOG",
+    "QUELL_CONTROL_SOCKET",
+    "QUELL_BACKEND_URLS",
+    "QUELL_PRIVATE_KEY_FILE",
+];
 /// How often a condition is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -221,6 +228,14 @@ impl Program {
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// The same without the variables that would change what its file says.
+    #[must_use]
+    pub fn by_its_files_alone(self) -> Self {
+        VARIABLES
+            .iter()
+            .fold(self, |program, name| program.with(name, ""))
     }
 
     /// A command that runs it; arguments are the caller's.

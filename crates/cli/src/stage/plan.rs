@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +17,9 @@ use super::{End, Program};
 pub const CLIENT: &str = "client";
 /// The provider's role, which names its files.
 pub const PROVIDER: &str = "provider";
+
+/// A provider's address inside the tunnel: the first of the pool that [`Plan::new`] gives it.
+pub const EXIT_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 85, 0, 1));
 
 /// What both ends are configured with.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod backend;
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod demo;
 pub(crate) mod drill;

@@ -35,7 +35,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves on `listen` (port 0: any), TCP and UDP, in the calling thread's network namespace.
+    /// Serves on `listen` (port 0: any), TCP and UDP, in the calling thread's network namespace. Where a host has several
+    /// addresses, `listen` is to be the one that is asked: on the unspecified one, datagrams are answered from whichever
+    /// address the system takes.
     ///
     /// # Errors
     /// The address cannot be had.

@@ -25,7 +25,6 @@
 //! | `bounds` | whether a bound held, for people and programs |
 //! | `text` | numbers and tables for a terminal of 80 columns |
 //! | `report` | all of it as one page |
-//! | `signals` | Ctrl-C |
 //!
 //! Nothing of this machine is touched. What is left to clean up is one folder of
 //! keys, configuration and sockets, removed also on Ctrl-C.
@@ -38,7 +37,6 @@ mod local;
 mod outage;
 mod quiet;
 mod report;
-pub(in crate::verbs) mod signals;
 mod text;
 mod tun;
 mod verdict;
@@ -52,6 +50,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::report_file::ReportFile;
+use crate::signals;
 use crate::{Failure, Streams};
 use bounds::Bound;
 use local::Serve;

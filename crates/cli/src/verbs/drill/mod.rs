@@ -18,7 +18,6 @@
 mod able;
 mod backend;
 mod course;
-mod files;
 mod side;
 mod stage;
 mod work;
@@ -30,8 +29,8 @@ use clap::Args;
 use quell_sim::fleet::{self, Options};
 use quell_sim::scenario::{Scenario, named};
 
+use crate::signals;
 use crate::stage::Program;
-use crate::verbs::demo::signals;
 use crate::{Failure, Streams};
 
 /// The policy that runs in production.

@@ -9,7 +9,7 @@
 //! What is to be broken is said as a whole, [`Broken`], and the stage goes from what is to what should be. A provider
 //! that dies is killed (SIGKILL) and its relay stays: to the client it is silent, and no closed port tells of it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -20,17 +20,9 @@ use quell_sim::scenario::{PathModel, Scenario};
 use serde_json::Value;
 
 use super::backend::{Backend, Mode};
-use super::files::{CLIENT, ClientSays, Files, role};
-use crate::loopback::{exit_address, relay_address};
+use crate::loopback::files::{CLIENT, ClientSays, Files, role};
+use crate::loopback::{exit_address, free_port, relay_address};
 use crate::stage::{End, Program};
-
-/// Variables that would change what the files say.
-const VARIABLES: [&str; 4] = [
-    "QUELL_LOG",
-    "QUELL_CONTROL_SOCKET",
-    "QUELL_BACKEND_URLS",
-    "QUELL_PRIVATE_KEY_FILE",
-];
 
 /// What is broken at a moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,9 +58,7 @@ impl Stage {
     /// # Errors
     /// Something of it is not to be had.
     pub(super) fn set(folder: &Path, program: Program, scenario: &Scenario) -> Result<Self> {
-        let program = VARIABLES
-            .iter()
-            .fold(program, |program, name| program.with(name, ""));
+        let program = program.by_its_files_alone();
         let count = usize::from(scenario.fleet.providers);
         let files = Files::new(folder, count)?;
         let (mut exits, mut provider_file) = (Vec::new(), None);
@@ -223,13 +213,4 @@ fn relay_config(path: &PathModel, exit: usize, listen: SocketAddr) -> RelayConfi
         seed: exit as u64 + 1,
         ..RelayConfig::new(relay_address(exit), listen)
     }
-}
-
-/// A UDP port of `address` that was free a moment ago: the client has to be told before the
-/// provider could say which one it was given.
-fn free_port(address: IpAddr) -> Result<SocketAddr> {
-    let socket = UdpSocket::bind((address, 0));
-    let socket =
-        socket.with_context(|| format!("cannot bind {address}, which is the loopback's"))?;
-    Ok(socket.local_addr()?)
 }

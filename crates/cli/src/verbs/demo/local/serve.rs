@@ -19,10 +19,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::super::exits::{EXITS, main_exit};
-use super::super::signals;
 use super::plan::Wanted;
 use super::stage::{Stage, WORLD};
 use crate::Failure;
+use crate::signals;
 use quell_sim::report::grouped;
 
 /// How often the client is asked what has changed: a line this often is easily read.

@@ -1,6 +1,6 @@
 //! A client, its exits, and the relays in front of them, in this process.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::super::FULL_SIZE;
 use super::plan::{Plan, Wanted, exit_name};
 use crate::Failure;
-use crate::loopback::{exit_address, relay_address};
+use crate::loopback::{exit_address, free_port, relay_address};
 
 /// How long the client may take until it is up with all exits.
 const READY_TIME: Duration = Duration::from_secs(15);
@@ -185,15 +185,6 @@ impl Exit {
     fn relay_address(&self) -> Option<SocketAddr> {
         self.relay.as_ref().map(Relay::address)
     }
-}
-
-/// A UDP port of `address` that was free a moment ago: the client has to be told before the
-/// provider could say which one it was given.
-fn free_port(address: IpAddr) -> Result<SocketAddr, Failure> {
-    let socket = UdpSocket::bind((address, 0));
-    let socket =
-        socket.with_context(|| format!("cannot bind {address}, which is the loopback's"))?;
-    Ok(socket.local_addr()?)
 }
 
 fn ask(socket: &Path) -> Result<Value, Failure> {

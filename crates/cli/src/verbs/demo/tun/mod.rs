@@ -19,7 +19,7 @@
 mod exits;
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,14 +38,12 @@ use super::quiet::{DOWNLOAD_TIME, PING_BYTES, PING_TIME, PINGS, Quiet};
 use super::verdict::Figures;
 use super::{Ends, FULL_SIZE, text};
 use crate::Failure;
-use crate::stage::{End, Plan};
+use crate::stage::{EXIT_V4 as EXIT, End, Plan};
 
 pub(super) use exits::measure as measure_exits;
 
 /// MTU of the wire, in bytes.
 const WIRE_MTU: u32 = 1_500;
-/// The exit's address inside the tunnel: the first of the pool that [`Plan`] has.
-const EXIT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 85, 0, 1));
 const WEB_PORT: u16 = 80;
 /// Between two of the quiet pings.
 const QUIET_INTERVAL: Duration = Duration::from_millis(20);

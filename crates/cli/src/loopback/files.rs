@@ -1,8 +1,7 @@
-//! Keys and configuration files of a drill.
+//! Keys and configuration files of a client and its exits, as processes on the loopback.
 //!
-//! They say what a scenario says and nothing else: all settings that no scenario knows of are the defaults, with which
-//! the simulated side runs too. Both are read back by the loader that `up` and `provide` have, so what is simulated is
-//! what runs.
+//! They say what they are told and nothing else: all other settings are the defaults, with which a drill's simulated side
+//! runs too. Both are read back by the loader that `up` and `provide` have, so what is simulated is what runs.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,31 +12,31 @@ use anyhow::{Result, bail};
 use quell::config::{self, ClientFile, Config, ProviderFile};
 use quell_net::identity::Identity;
 
-use crate::loopback::{exit_address, network, write_key};
+use super::{exit_address, network, write_key};
 
 /// The client's role, which names its files.
-pub(super) const CLIENT: &str = "client";
+pub(crate) const CLIENT: &str = "client";
 
 /// The keys, and where the files are.
-pub(super) struct Files {
+pub(crate) struct Files {
     folder: PathBuf,
     client: Identity,
     exits: Vec<Identity>,
 }
 
 /// What the client's file says.
-pub(super) struct ClientSays<'a> {
+pub(crate) struct ClientSays<'a> {
     /// Where it finds each exit.
-    pub(super) relays: &'a [SocketAddr],
+    pub(crate) relays: &'a [SocketAddr],
     /// Where applications find it.
-    pub(super) socks5: SocketAddr,
+    pub(crate) socks5: SocketAddr,
     /// Where its backend is, and how often it is asked.
-    pub(super) backend: Option<(SocketAddr, Duration)>,
+    pub(crate) backend: Option<(SocketAddr, Duration)>,
 }
 
 impl Files {
     /// Fresh keys of a client and `exits` exits, in `folder`.
-    pub(super) fn new(folder: &Path, exits: usize) -> Result<Self> {
+    pub(crate) fn new(folder: &Path, exits: usize) -> Result<Self> {
         let exits: Result<Vec<_>, _> = (0..exits).map(|_| Identity::generate()).collect();
         let files = Self {
             folder: folder.to_owned(),
@@ -51,16 +50,16 @@ impl Files {
         Ok(files)
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Writes the file of `exit`, which listens on `listen`.
-    pub(super) fn provider(&self, exit: usize, listen: SocketAddr) -> Result<ProviderFile> {
+    pub(crate) fn provider(&self, exit: usize, listen: SocketAddr) -> Result<ProviderFile> {
         let role = role(exit);
         let text = format!(
             "listen = \"{listen}\"\nprivate_key_file = \"{role}.key\"\nrun_dir = \".\"\n\n\
-             [[clients]]\nname = \"drill\"\npublic_key = \"{client}\"\n\n\
+             [[clients]]\nname = \"client\"\npublic_key = \"{client}\"\n\n\
              [addresses]\nipv4_pool = \"10.{network}.0.0/16\"\n\n\
              [egress]\nkind = \"userspace\"\nallow = [\"127.0.0.0/8\"]\n\n\
              [egress.userspace]\nsource_ipv4 = \"{source}\"\n\n[control]\nsocket = \"{role}.sock\"\n",
@@ -75,7 +74,7 @@ impl Files {
     }
 
     /// Writes the client's file.
-    pub(super) fn client(&self, says: &ClientSays<'_>) -> Result<ClientFile> {
+    pub(crate) fn client(&self, says: &ClientSays<'_>) -> Result<ClientFile> {
         let exits = self.exits.iter().zip(says.relays).map(|(identity, relay)| {
             let key = identity.public_key();
             format!("[[provider]]\naddress = \"{relay}\"\npublic_key = \"{key}\"\n\n")
@@ -104,15 +103,15 @@ impl Files {
 }
 
 /// An exit's role, which names its files.
-pub(super) fn role(exit: usize) -> String {
+pub(crate) fn role(exit: usize) -> String {
     format!("exit{}", exit + 1)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::relay_address;
     use super::*;
-    use crate::loopback::relay_address;
 
     #[test]
     fn files_are_what_the_loader_takes_and_say_the_defaults() {

@@ -1,8 +1,8 @@
-//! The signals that end a demo, and what is removed when they come.
+//! The signals that end a demo, a drill or a bench, and what is removed when they come.
 //!
-//! What a demo leaves in the file system is one folder of keys and sockets. Whoever waits in an act is not waited for: the
-//! folder is removed and the process ends, and with it namespaces, children and threads. Where a demo just stands and is
-//! used, its end is an ordinary one, and it is told of it.
+//! What they leave in the file system is one folder of keys and sockets. Whoever waits in an act is not waited for: the
+//! folder is removed and the process ends, and with it namespaces, children and threads. What just stands and is
+//! used ends in good order: it is told of it.
 
 use std::path::PathBuf;
 use std::process;
@@ -26,7 +26,7 @@ const READY_TIME: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The system gives no thread, or refuses to tell of signals.
-pub(in crate::verbs) fn remove_and_exit(folder: PathBuf) -> Result<(), Failure> {
+pub(crate) fn remove_and_exit(folder: PathBuf) -> Result<(), Failure> {
     on_signal(move || {
         // Nothing is left to be done about a folder that cannot be removed.
         let _ = std::fs::remove_dir_all(&folder);
@@ -38,7 +38,7 @@ pub(in crate::verbs) fn remove_and_exit(folder: PathBuf) -> Result<(), Failure> 
 ///
 /// # Errors
 /// As [`remove_and_exit`].
-pub(super) fn told() -> Result<Receiver<()>, Failure> {
+pub(crate) fn told() -> Result<Receiver<()>, Failure> {
     let (tell, told) = mpsc::channel();
     on_signal(move || {
         // Who does not listen has ended already.
@@ -50,7 +50,7 @@ pub(super) fn told() -> Result<Receiver<()>, Failure> {
 fn on_signal(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let (ready, is_ready) = mpsc::channel();
     thread::Builder::new()
-        .name("quell-demo-signals".to_owned())
+        .name("quell-signals".to_owned())
         .spawn(move || {
             let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
                 return;
