@@ -27,6 +27,7 @@ mod hostile;
 mod killed;
 mod links;
 mod mtu;
+mod operator;
 mod plane;
 mod policy;
 mod ports;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         killed::trials(),
         links::trials(),
         mtu::trials(),
+        operator::all_trials(),
         plane::all_trials(),
         policy::trials(),
         ports::trials(),
