@@ -119,10 +119,16 @@ pub(crate) fn told_to_stop() -> io::Result<impl Future<Output = ()> + Send> {
     Ok(async move { signals.next().await })
 }
 
+/// Whether this process belongs to a terminal: then a hangup says that the terminal is gone, else that the file changed.
+pub(crate) fn has_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// The signals that say stop.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -130,13 +136,24 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: match has_terminal() {
+                true => Some(signal(SignalKind::hangup())?),
+                false => None,
+            },
         })
     }
 
     async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => info!("interrupted, stopping"),
             _ = self.terminate.recv() => info!("told to stop"),
+            _ = hangup => info!("the terminal is gone, stopping"),
         }
     }
 }

@@ -203,6 +203,12 @@ fn words(error: &anyhow::Error) -> String {
     words
 }
 
+/// So many of something: "1 session", "2 sessions".
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 /// Prints help and version as results, mistakes as errors.
 fn explain(answer: &clap::Error, streams: &mut Streams<'_>) -> Exit {
     let text = answer.render();

@@ -1,7 +1,8 @@
 //! The file of a running quell is read again: at SIGHUP, and when `quell reload` asks.
 //!
 //! Whatever becomes of it is said key by key, in the log and to whoever asked. What cannot change while it runs is refused by
-//! name, and then nothing is applied; the file that counts stays the one before.
+//! name, and then nothing is applied; the file that counts stays the one before. Of a process that belongs to a terminal a
+//! hangup says something else: see [`daemon::has_terminal`].
 
 use std::future::Future;
 use std::io;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use quell::config::{self, Config, Keys};
 use quell::reload::{self, Order, Orders, Role};
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 
 use crate::{daemon, words};
@@ -40,11 +41,14 @@ impl Current {
     where
         F: Future<Output = Result<quell_core::provider::Reloaded, quell::error::Error>>,
     {
-        let mut hangup = signal(SignalKind::hangup())?;
+        let mut hangup = match daemon::has_terminal() {
+            true => None,
+            false => Some(signal(SignalKind::hangup())?),
+        };
         let mut orders = orders;
         loop {
             let order = tokio::select! {
-                _ = hangup.recv() => None,
+                () = hung_up(&mut hangup) => None,
                 order = next(&mut orders) => order,
             };
             let answer = self.read_again(&apply).await;
@@ -81,6 +85,16 @@ impl Current {
         daemon::set_log_level(level);
         self.keys = keys;
         Ok(reload::words(&changes, done))
+    }
+}
+
+/// The next hangup; without a way for them there is none.
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => {
+            hangup.recv().await;
+        }
+        None => std::future::pending().await,
     }
 }
 

@@ -39,7 +39,7 @@ impl Stage {
                     Command::Status => Ok(status()),
                     Command::Drain => Ok(json!({"was_draining": false, "sessions": 1})),
                     Command::Reload => Err("cannot change while it runs: listen".to_owned()),
-                    _ => Err("no such thing".to_owned()),
+                    asked => Err(format!("no such thing: {asked:?}")),
                 }
             })
         });
@@ -72,9 +72,9 @@ fn what_runs_is_shown_in_each_form() {
         (&["show", "dump"], "session\tlaptop\tup\t10.85.0.2\t"),
         (
             &["top", "--once", "--interval", "100ms"],
-            "quell provider 0.1.0   serving, 1 sessions\n",
+            "quell provider 0.1.0   serving, 1 session\n",
         ),
-        (&["drain"], "it drains: 1 sessions are told to go\n"),
+        (&["drain"], "it drains: 1 session told to go\n"),
     ] {
         let arguments = [verb, &["--socket", &socket]].concat();
         let (exit, out, err) = quell(&arguments);

@@ -81,11 +81,10 @@ pub fn check(role: Role, changes: &[Change]) -> Result<(), Fixed> {
 fn may_change(role: Role, change: &Change) -> bool {
     let key = change.key.as_str();
     let is_in = |list: &[&str]| {
-        let fits = |known: &&str| match known.ends_with('[') {
+        list.iter().any(|known| match known.ends_with('[') {
             true => key.starts_with(*known),
             false => key == *known,
-        };
-        list.iter().any(|known| fits(&known))
+        })
     };
     match role {
         Role::Client => is_in(&OF_CLIENT),

@@ -32,6 +32,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::counted;
+
 pub(crate) use needs::Needs;
 
 /// Longest time of one check. A resolver that is dead takes 5 s to say so with its usual settings.
@@ -210,7 +212,10 @@ pub(crate) fn text(findings: &[Finding]) -> String {
     let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
     let summary = match (problems, warnings) {
         (0, 0) => "all is well".to_owned(),
-        (problems, warnings) => format!("{problems} problems, {warnings} warnings"),
+        (problems, warnings) => {
+            let (problems, warnings) = (counted(problems, "problem"), counted(warnings, "warning"));
+            format!("{problems}, {warnings}")
+        }
     };
     text.push_str(&format!("\n{summary}\n"));
     text
@@ -267,7 +272,7 @@ mod tests {
         ];
         let expected = "ok       tun      it works\n\
                         problem  nft      no \\u{1b}[31m \"nft\"\n                  → install nftables\n\n\
-                        1 problems, 0 warnings\n";
+                        1 problem, 0 warnings\n";
         assert_eq!(text(&findings), expected);
         assert_eq!(worst(&findings), Level::Problem);
         assert_eq!(worst(&[]), Level::Ok);

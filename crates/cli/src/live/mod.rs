@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::counted;
 use rates::{Rates, count, text};
 use table::{exits, sessions};
 
@@ -46,7 +47,7 @@ pub(crate) fn frame(look: &Look<'_>, (columns, rows): (usize, usize)) -> String 
     lines.push(String::new());
     lines.extend(match text(status, "/role") {
         "provider" => sessions(&rates, status),
-        _ => exits(&rates, status),
+        _ => exits(status),
     });
     let hidden = lines.len().saturating_sub(rows);
     if hidden > 0 {
@@ -72,9 +73,12 @@ fn head(status: &Value) -> Vec<String> {
                 true => "draining",
                 false => "serving",
             };
-            format!("{how}, {up} sessions")
+            format!("{how}, {}", counted(up, "session"))
         }
-        _ => format!("{}: {}", text(status, "/state"), text(status, "/reason")),
+        _ => match (text(status, "/state"), text(status, "/reason")) {
+            (state, reason) if state == reason => state.to_owned(),
+            (state, reason) => format!("{state}: {reason}"),
+        },
     };
     let backend = text(status, "/backend/reason");
     vec![
@@ -144,7 +148,7 @@ mod tests {
             "main_exit": 0,
             "exits": [
                 {"name": "fra", "state": "up", "is_usable": true, "flows": 12, "dials": 1,
-                    "path": {"rtt_ms": 20.25, "stalled": false}, "dial_gate": {"state": "ready"}, "window": "member"},
+                    "path": {"rtt_ms": 20.3, "stalled": false}, "dial_gate": {"state": "ready"}, "window": "member"},
                 {"name": "lon\u{1b}[31m", "state": "waiting", "is_usable": false, "flows": 0, "dials": 2,
                     "dial_gate": {"state": "backoff"}, "reason": "the last dial failed", "next_dial_in_ms": 4_000},
             ],
@@ -169,9 +173,9 @@ control plane   well: it answers
 UDP  in   2.0 Mbit/s          0 /s   out   1.0 Mbit/s          0 /s
 drops 5 /s   resent 0 bit/s   dials 3
 
-  EXIT                  STATE    RTT       FLOWS  DIALS  GATE     WHY
-* fra                   up       20.3 ms      12      1  ready
-  lon [31m              waiting  -             0      2  backoff  the last dial failed; next in 4 s
+  EXIT                          STATE    RTT       FLOWS  DIALS  GATE     WHY
+* fra                           up       20.3 ms      12      1  ready
+  lon [31m                      waiting  -             0      2  backoff  the last dial failed; next in 4 s
 ";
         assert_eq!(frame, expected, "{frame}");
     }

@@ -6,10 +6,10 @@ use super::bits;
 use super::rates::{Rates, count, text};
 
 /// Most characters of a name; the rest of the line has its place.
-const NAME_CHARS: usize = 20;
+const NAME_CHARS: usize = 28;
 
 /// A client's exits, in the order of its file; `*` is the first choice.
-pub(super) fn exits(_rates: &Rates<'_>, status: &Value) -> Vec<String> {
+pub(super) fn exits(status: &Value) -> Vec<String> {
     let mut lines = vec![format!(
         "  {:<NAME_CHARS$}  {:<7}  {:<8}  {:>5}  {:>5}  {:<7}  WHY",
         "EXIT", "STATE", "RTT", "FLOWS", "DIALS", "GATE"

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::scrub::scrub;
 use crate::socket::{self, Sockets};
-use crate::{Failure, Streams, checkup, words};
+use crate::{Failure, Streams, checkup, counted, words};
 
 /// Most lines of a log.
 const LOG_LINES_MAX: usize = 200;
@@ -53,7 +53,7 @@ impl Bugreport {
             file.sync_all()
         });
         written.with_context(|| format!("cannot write {}", path.display()))?;
-        let what = "keys, tokens and addresses are taken out; names of servers and clients' settings are in it: read it before you send it";
+        let what = "keys, tokens and addresses are taken out; names of servers are in it: read it before you send it";
         writeln!(streams.out, "{}: {what}", path.display())?;
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Bugreport {
             return "no file was named".to_owned();
         };
         match config::keys_of(path) {
-            Ok(keys) => keys.lines().join("\n"),
+            Ok(keys) => without_clients(&keys.lines()),
             Err(error) => format!("it cannot be read: {}", words(&error.into())),
         }
     }
@@ -103,6 +103,17 @@ impl Bugreport {
             None => journal(),
         }
     }
+}
+
+/// Lines of settings, the clients of a provider counted in place of being named.
+fn without_clients(lines: &[String]) -> String {
+    let is_client = |line: &&String| line.starts_with("clients[");
+    let (clients, others): (Vec<_>, Vec<_>) = lines.iter().partition(is_client);
+    let mut text: Vec<_> = others.into_iter().cloned().collect();
+    if !clients.is_empty() {
+        text.push(counted(clients.len(), "client"));
+    }
+    text.join("\n")
 }
 
 /// Takes what is of the user out of a status, however deep it stands.
@@ -192,6 +203,13 @@ mod tests {
         take_out(&mut status);
         let left = json!({"state": "up", "sessions": [{"state": "up", "path": {"rtt_ms": 1}}]});
         assert_eq!(status, left);
+    }
+
+    #[test]
+    fn clients_are_counted_and_not_named() {
+        let lines = ["a = 1", "clients[\"ada\"] = x", "clients[\"bob\"] = y"];
+        let text = without_clients(&lines.map(str::to_owned));
+        assert_eq!(text, "a = 1\n2 clients");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use quell::control::ControlError;
 use serde_json::Value;
 
 use crate::socket::{self, Sockets};
-use crate::{Failure, Streams};
+use crate::{Failure, Streams, counted};
 
 /// How often it is asked who is left.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -33,7 +33,11 @@ impl Drain {
             Some(true) => "it drains already",
             Some(false) | None => "it drains",
         };
-        writeln!(streams.out, "{how}: {sessions} sessions are told to go")?;
+        writeln!(
+            streams.out,
+            "{how}: {} told to go",
+            counted(sessions as usize, "session")
+        )?;
         streams.out.flush()?;
         if self.wait {
             wait(&socket, sessions, streams)?;
@@ -54,7 +58,7 @@ fn wait(socket: &Path, mut told: u64, streams: &mut Streams<'_>) -> Result<(), F
             Err(_) => None,
         };
         if let Some(left) = left.map(|left| left as u64).filter(|left| *left != told) {
-            writeln!(streams.out, "{left} sessions are left")?;
+            writeln!(streams.out, "{} left", counted(left as usize, "session"))?;
             streams.out.flush()?;
             told = left;
         }

@@ -67,7 +67,12 @@ impl Keys {
                         self.0.insert(key, entry);
                     }
                 }
-                plain => {
+                plain @ (Value::String(_)
+                | Value::Integer(_)
+                | Value::Float(_)
+                | Value::Boolean(_)
+                | Value::Datetime(_)
+                | Value::Array(_)) => {
                     self.0.insert(own, plain);
                 }
             }
@@ -112,14 +117,14 @@ fn label(entry: &Value, index: usize) -> String {
 }
 
 fn shown(key: &str, value: &Value) -> String {
-    let text = match value {
-        Value::Table(table) => {
+    let text = match value.as_table() {
+        Some(table) => {
             let fields = table
                 .iter()
                 .map(|(name, value)| format!("{name} = {value}"));
             fields.collect::<Vec<_>>().join(", ")
         }
-        plain => plain.to_string(),
+        None => value.to_string(),
     };
     if holds_secret(&text) {
         return HIDDEN.to_owned();

@@ -93,8 +93,13 @@ fn the_page_of_a_backend_is_read() -> Outcome {
 fn the_rules_and_their_tests_hold() -> Outcome {
     let rules = rules();
     let tests = rules.with_file_name("quell.rules.test.yml");
-    for (verb, file) in [("check", &rules), ("test", &tests)] {
-        let (is_good, said) = promtool(&[verb, "rules", &file.to_string_lossy()], "")?;
+    let whole = rules.with_file_name("prometheus.yml");
+    for (verb, what, file) in [
+        ("check", "rules", &rules),
+        ("test", "rules", &tests),
+        ("check", "config", &whole),
+    ] {
+        let (is_good, said) = promtool(&[verb, what, &file.to_string_lossy()], "")?;
         assert!(is_good, "{said}");
     }
     Ok(())
