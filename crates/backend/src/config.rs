@@ -25,7 +25,8 @@ use zeroize::Zeroizing;
 
 pub use self::secrets::AdminToken;
 use self::sections::{
-    CatalogSection, ContractsSection, FlapSection, LimitsSection, ProbeSection, StoreSection,
+    CatalogSection, ContractsSection, FlapSection, LimitsSection, MetricsSection, ProbeSection,
+    StoreSection,
 };
 use crate::catalog::CatalogConfig;
 use crate::probe::ProbeConfig;
@@ -93,6 +94,8 @@ pub struct ServerConfig {
     pub limits: LimitsConfig,
     /// TLS; without it, plain HTTP for loopback and for a proxy in front.
     pub tls: Option<TlsFiles>,
+    /// Where a collector is given metrics, an address of the loopback; without one, nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,6 +120,8 @@ struct File {
     #[serde(default)]
     limits: LimitsSection,
     tls: Option<TlsFiles>,
+    #[serde(default)]
+    metrics: MetricsSection,
 }
 
 impl ServerConfig {
@@ -160,6 +165,7 @@ impl ServerConfig {
             catalog,
             probe: file.probe.config().try_new().map_err(setting)?,
             limits: file.limits.config().try_new().map_err(setting)?,
+            metrics: file.metrics.address().map_err(setting)?,
             tls: file.tls.map(|tls| TlsFiles {
                 cert_file: folder.join(tls.cert_file),
                 key_file: folder.join(tls.key_file),

@@ -8,6 +8,7 @@
 use std::future::Future;
 use std::io::{self, IsTerminal as _};
 use std::pin::pin;
+use std::sync::OnceLock;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use quell::config::LogLevel;
@@ -15,25 +16,50 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
 
 use crate::Failure;
 
+/// Sets the log's level; what knows its filter is made at its start.
+type SetLevel = Box<dyn Fn(EnvFilter) + Send + Sync>;
+
+static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
+
 /// Writes events of `level` and above to standard error.
 pub(crate) fn start_log(level: LogLevel) {
-    let filter = match level {
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter(level))
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_filter_reloading();
+    let handle = log.reload_handle();
+    // A second call in one process keeps the first's settings.
+    if log.try_init().is_ok() {
+        let set = move |filter| {
+            // It fails only where the log is gone.
+            let _ = handle.reload(filter);
+        };
+        let _ = SET_LEVEL.set(Box::new(set));
+    }
+}
+
+/// Writes events of another level and above from here on.
+pub(crate) fn set_log_level(level: LogLevel) {
+    if let Some(set) = SET_LEVEL.get() {
+        set(filter(level));
+    }
+}
+
+fn filter(level: LogLevel) -> EnvFilter {
+    let level = match level {
         LogLevel::Off => LevelFilter::OFF,
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
-    let log = tracing_subscriber::fmt()
-        .with_max_level(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .with_target(false);
-    // A second call in one process keeps the first's settings.
-    let _ = log.try_init();
+    EnvFilter::default().add_directive(level.into())
 }
 
 /// Lets the process open as many files as the system allows it. Where that is refused, fewer flows fit, and who is refused
@@ -49,13 +75,15 @@ pub(crate) fn raise_file_limit() {
 }
 
 /// Waits for SIGINT, SIGTERM, or until `ended` resolves; then `stop`s, and again at a
-/// second signal: who stops in good order is then told not to.
+/// second signal: who stops in good order is then told not to. What is `beside` it is polled until then; it ends only
+/// where it cannot begin.
 ///
 /// # Errors
-/// Why it ended by itself.
+/// Why it ended by itself, or why what is beside it did not begin.
 pub(crate) fn run_until_stopped<E, S>(
     ended: impl Future<Output = ()>,
     stop: impl Fn() -> S,
+    beside: impl Future<Output = io::Result<()>>,
 ) -> Result<(), Failure>
 where
     E: Into<anyhow::Error>,
@@ -67,6 +95,7 @@ where
         tokio::select! {
             () = signals.next() => {}
             () = ended => {}
+            failed = beside => failed?,
         }
         let mut stopped = pin!(stop());
         let done = tokio::select! {
@@ -90,10 +119,16 @@ pub(crate) fn told_to_stop() -> io::Result<impl Future<Output = ()> + Send> {
     Ok(async move { signals.next().await })
 }
 
+/// Whether this process belongs to a terminal: then a hangup says that the terminal is gone, else that the file changed.
+pub(crate) fn has_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// The signals that say stop.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -101,13 +136,24 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: match has_terminal() {
+                true => Some(signal(SignalKind::hangup())?),
+                false => None,
+            },
         })
     }
 
     async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => info!("interrupted, stopping"),
             _ = self.terminate.recv() => info!("told to stop"),
+            _ = hangup => info!("the terminal is gone, stopping"),
         }
     }
 }

@@ -14,10 +14,15 @@
 //! Each verb is a file in `verbs`: its arguments and one `run` function that is
 //! given the [`Streams`] it may use.
 
+mod checkup;
 mod daemon;
+mod dump;
 mod huge_pages;
+mod live;
 mod loopback;
 mod report_file;
+mod rereading;
+mod scrub;
 mod signals;
 mod socket;
 pub mod stage;
@@ -28,11 +33,11 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use verbs::{
-    backend, bench, check, demo, drill, enrol, invite, keygen, provide, pubkey, sim, status, up,
-    why,
+    backend, bench, bugreport, check, completions, demo, doctor, drain, drill, enrol, invite,
+    keygen, metrics, provide, pubkey, reload, show, sim, status, top, up, why,
 };
 
 /// What a run may read and write.
@@ -103,6 +108,15 @@ enum Verb {
     Bench(bench::Bench),
     Status(status::Status),
     Why(why::Why),
+    Doctor(doctor::Doctor),
+    Metrics(metrics::Metrics),
+    Reload(reload::Reload),
+    Drain(drain::Drain),
+    Top(top::Top),
+    Show(show::Show),
+    Bugreport(bugreport::Bugreport),
+    Completions(completions::Completions),
+    Man(completions::Man),
     Backend(backend::Backend),
     Invite(invite::Invite),
     Enrol(enrol::Enrol),
@@ -122,12 +136,26 @@ impl Verb {
             Self::Bench(verb) => verb.run(streams),
             Self::Status(verb) => verb.run(streams),
             Self::Why(verb) => verb.run(streams),
+            Self::Doctor(verb) => verb.run(streams),
+            Self::Metrics(verb) => verb.run(streams),
+            Self::Reload(verb) => verb.run(streams),
+            Self::Drain(verb) => verb.run(streams),
+            Self::Top(verb) => verb.run(streams),
+            Self::Show(verb) => verb.run(streams),
+            Self::Bugreport(verb) => verb.run(streams),
+            Self::Completions(verb) => verb.run(streams),
+            Self::Man(verb) => verb.run(streams),
             Self::Backend(verb) => verb.run(streams),
             Self::Invite(verb) => verb.run(streams),
             Self::Enrol(verb) => verb.run(streams),
             Self::Sim(verb) => verb.run(streams),
         }
     }
+}
+
+/// The command line as clap describes it.
+fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the process's command line.
@@ -176,6 +204,12 @@ fn words(error: &anyhow::Error) -> String {
         }
     }
     words
+}
+
+/// So many of something: "1 session", "2 sessions".
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// Prints help and version as results, mistakes as errors.

@@ -73,6 +73,16 @@ pub(crate) fn judge(socket: &Path, question: Question) -> Result<Value, control:
     ask(socket, Command::Judge(question))
 }
 
+/// Has the quell behind `socket` read its file again.
+pub(crate) fn reload(socket: &Path) -> Result<Value, control::ControlError> {
+    ask(socket, Command::Reload)
+}
+
+/// Has the provider behind `socket` drain and end.
+pub(crate) fn drain(socket: &Path) -> Result<Value, control::ControlError> {
+    ask(socket, Command::Drain)
+}
+
 fn ask(socket: &Path, command: Command) -> Result<Value, control::ControlError> {
     control::request(socket, Request { command }, WAIT)
 }

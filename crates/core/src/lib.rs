@@ -26,6 +26,7 @@
 //! | [`health`] | is a path well, is the control plane, how fast may what failed be tried again |
 //! | [`budget`] | how much may be spent on guesses: resends, race copies, dials, an outage's minute |
 //! | [`flap`] | how often may a host, and the whole catalog, go down in the eyes of others |
+//! | [`exposition`] | how are metrics written for a collector, bounded whatever the names are |
 //! | [`congestion`] | what random loss may not take from the congestion window |
 //! | [`config`] | every constant, once |
 //! | [`arithmetic`] | what a configuration costs in an outage, and what in it does not fit together |
@@ -41,6 +42,7 @@ pub mod contract;
 mod counters;
 pub use counters::Peak;
 pub mod drops;
+pub mod exposition;
 pub mod flap;
 mod greeting;
 pub mod health;

@@ -25,6 +25,14 @@ pub enum NetError {
         /// What the system said.
         source: io::Error,
     },
+    /// Metrics cannot be served.
+    #[error("metrics.listen: cannot listen on {address}: {source}")]
+    Metrics {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A backend is to be asked over TLS, and there is nobody to trust.
     #[error(
         "cannot ask a backend by https: the system's certificate authorities are not to be had: {words}"

@@ -7,6 +7,7 @@
 //! | [`host`] | which addresses this host has |
 //! | `pump` | the TUN threads and their channels |
 //! | `carrier` | the seam to QUIC: batches of datagrams |
+//! | [`scrape`] | the loopback listener that a collector of metrics asks |
 //! | `socket` | our UDP socket under QUIC: it counts and it forgives |
 //! | `quic` | the engines' QUIC: quinn-proto on the engine's own thread |
 //! | [`endpoint`], [`transport`] | QUIC's settings, and quinn's own endpoint for probes |
@@ -25,6 +26,7 @@ pub mod host;
 pub mod identity;
 mod pump;
 mod quic;
+pub mod scrape;
 mod socket;
 mod tls;
 pub mod transport;

@@ -16,6 +16,7 @@ use quell_net::engine::client::{
 };
 use quell_net::engine::paying::PaySettings;
 use quell_net::identity::Identity;
+use quell_net::scrape::Serving;
 use quell_packet::Prefix;
 use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
 use quell_tun::os::{TunConfig, TunDevice};
@@ -27,18 +28,22 @@ use crate::config::{ClientFile, ProviderPeer, TunSection, read_private_key};
 use crate::control;
 use crate::device;
 use crate::error::Error;
+use crate::metrics;
 use crate::plane;
 use crate::plane::client::ClientPlane;
 use crate::plane::kept::{Kept, KeptFile};
 use crate::proxy;
+use crate::reload::{Orders, ordering};
 use crate::running::{Running, answers};
 
 /// A running client, with its control socket.
 pub struct Client {
     // Declared first, dropped first: no question is answered by half an engine.
     _control: control::Server,
+    _metrics: Option<Serving>,
     running: Running<ClientReport>,
     messages: Mutex<Option<Messages<()>>>,
+    orders: Mutex<Option<Orders>>,
     backend: BackendHandle,
     proxy: Option<Observer>,
 }
@@ -181,14 +186,16 @@ impl Client {
             proxy: seen.as_ref().map(Observer::status),
             offload: offload.as_ref().map(|offload| offload.stats()),
         };
-        let control = control::serve(
-            &file.control_socket(),
-            answers(running.handle(), "client", status),
-        )?;
+        let answers = answers(running.handle(), "client", status);
+        let metrics = metrics::serve(&file.metrics, &answers)?;
+        let (answers, orders) = ordering(answers);
+        let control = control::serve(&file.control_socket(), answers)?;
         Ok(Self {
             _control: control,
+            _metrics: metrics,
             running,
             messages: Mutex::new(Some(messages)),
+            orders: Mutex::new(Some(orders)),
             backend,
             proxy: applications,
         })
@@ -203,6 +210,12 @@ impl Client {
     /// `None` after the first call.
     pub fn messages(&self) -> Option<Messages<()>> {
         self.messages.lock().take()
+    }
+
+    /// The orders to read the configuration again that come over the control socket; `None` after the first call. Until
+    /// they are taken, whoever gives one waits in vain.
+    pub fn orders(&self) -> Option<Orders> {
+        self.orders.lock().take()
     }
 
     /// Tells that a call of your own to the control plane failed. Three in a row, each in

@@ -6,13 +6,16 @@ pub mod client;
 pub mod config;
 pub mod control;
 mod device;
+mod drain;
 mod egress;
 pub mod error;
+pub mod metrics;
 pub mod month_file;
 mod packets;
 pub mod plane;
 pub mod provider;
 mod proxy;
+pub mod reload;
 mod running;
 pub mod state_file;
 

@@ -10,36 +10,43 @@ use parking_lot::Mutex;
 use quell_backend::ask::Backend;
 use quell_core::config::ContractsConfig;
 use quell_core::contract::{Stored, Trusted};
-use quell_core::provider::Roster;
+use quell_core::provider::{Reloaded, Roster};
 use quell_egress::userspace::UserspaceStatus;
 use quell_net::backend::BackendHandle;
 use quell_net::engine::provider::{
-    BillSettings, Judge, ProviderEngine, ProviderReport, ProviderSettings,
+    BillSettings, Judge, ProviderEngine, ProviderReport, ProviderSettings, Reloader,
 };
 use quell_net::engine::{Handle, Messages};
 use quell_net::identity::Identity;
+use quell_net::scrape::Serving;
 use quell_wire::key::PublicKey;
 use serde::Serialize;
 use tracing::info;
 
 use crate::config::{ProviderFile, read_private_key};
 use crate::control::{self, Explanation, Question, Server, judging};
+use crate::drain::draining;
 use crate::egress;
 use crate::error::Error;
+use crate::metrics;
 use crate::month_file::MonthFile;
 use crate::plane;
 use crate::plane::provider::{ProviderPlane, TrustedFile};
 use crate::plane::receipts::Receipts;
+use crate::reload::{Orders, ordering};
 use crate::running::{Running, answers};
 
 /// A running provider, with its control socket.
 pub struct Provider {
     // Declared first, dropped first: no question is answered by half an engine.
     _control: Server,
+    _metrics: Option<Serving>,
     running: Running<ProviderReport>,
     messages: Mutex<Option<Messages<PublicKey>>>,
+    orders: Mutex<Option<Orders>>,
     backend: BackendHandle,
     judge: Judge,
+    reloader: Reloader,
 }
 
 impl Provider {
@@ -93,7 +100,8 @@ impl Provider {
                 None => None,
             };
             // The starter may have gone; the engine then ends by its handle.
-            let given = (engine.messages(), engine.backend(), engine.judge());
+            let asked = (engine.judge(), engine.reloader());
+            let given = (engine.messages(), engine.backend(), asked);
             let _ = give.send((given, egress.view()));
             let _ = tell.send(Ok(handle));
             if let Some(plane) = plane {
@@ -105,23 +113,28 @@ impl Provider {
             ended?;
             removed
         })?;
-        let ((messages, backend, judge), view) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let ((messages, backend, (judge, reloader)), view) =
+            given.try_recv().map_err(|_| Error::EngineLost)?;
         let status = move |report: ProviderReport| Described {
             report,
             egress_kind: view.kind(),
             userspace: view.status(),
             offload: view.offload(),
         };
-        let control = control::serve(
-            &file.control_socket(),
-            judging(judge.clone(), answers(running.handle(), "provider", status)),
-        )?;
+        let answers = answers(running.handle(), "provider", status);
+        let metrics = metrics::serve(&file.metrics, &answers)?;
+        let answers = draining(running.handle(), judging(judge.clone(), answers));
+        let (answers, orders) = ordering(answers);
+        let control = control::serve(&file.control_socket(), answers)?;
         Ok(Self {
             _control: control,
+            _metrics: metrics,
             running,
             messages: Mutex::new(Some(messages)),
+            orders: Mutex::new(Some(orders)),
             backend,
             judge,
+            reloader,
         })
     }
 
@@ -129,6 +142,22 @@ impl Provider {
     /// theirs; `None` after the first call.
     pub fn messages(&self) -> Option<Messages<PublicKey>> {
         self.messages.lock().take()
+    }
+
+    /// The orders to read the configuration again that come over the control socket; `None` after the first call. Until
+    /// they are taken, whoever gives one waits in vain.
+    pub fn orders(&self) -> Option<Orders> {
+        self.orders.lock().take()
+    }
+
+    /// Takes on what of `file` may change while it runs: clients, rules, limits. The rest of it is not looked at;
+    /// [`crate::reload::check`] says what that is.
+    ///
+    /// # Errors
+    /// It has stopped, or a setting is not allowed; then nothing was changed.
+    pub async fn reload(&self, file: &ProviderFile) -> Result<Reloaded, Error> {
+        let done = self.reloader.reload(file.core(), roster(file)?).await?;
+        Ok(done?)
     }
 
     /// Tells that a call of your own to the control plane failed. Three in a row, each in
@@ -251,16 +280,18 @@ struct Described {
     offload: Option<quell_tun::OffloadStats>,
 }
 
+fn roster(file: &ProviderFile) -> Result<Roster, Error> {
+    let clients = file.clients.iter();
+    let clients = clients.map(|client| (client.name.clone(), client.public_key));
+    Ok(Roster::try_new(clients)?)
+}
+
 fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {
-    let clients = file
-        .clients
-        .iter()
-        .map(|client| (client.name.clone(), client.public_key));
     Ok(ProviderSettings {
         identity: Identity::from_secret(&read_private_key(&file.private_key_file)?)?,
         listen: file.listen,
         core: file.core().try_new()?,
-        roster: Roster::try_new(clients)?,
+        roster: roster(file)?,
         pool: file.addresses.pool()?,
         transport: file.transport.quic().try_new()?,
         backend: file.backend.settings().try_new()?,

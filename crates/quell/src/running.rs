@@ -141,6 +141,8 @@ where
                     describe(role, status(report))
                 }
                 Command::Judge(_) => Err(format!("a {role} judges nobody's packets")),
+                Command::Drain => Err(format!("a {role} has nobody to tell: stop it")),
+                Command::Reload => Err(format!("this {role} reads no file again")),
             }
         })
     })

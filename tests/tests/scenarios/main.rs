@@ -28,6 +28,7 @@ mod hostile;
 mod killed;
 mod links;
 mod mtu;
+mod operator;
 mod overload;
 mod plane;
 mod policy;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         links::trials(),
         mtu::trials(),
         overload::trials(),
+        operator::all_trials(),
         plane::all_trials(),
         policy::trials(),
         ports::trials(),

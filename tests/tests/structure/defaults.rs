@@ -12,7 +12,7 @@ use super::source::{read, root};
 const PAGE: &str = "docs/defaults.md";
 
 /// The structs of settings, in the order of the page: heading, file, struct.
-const STRUCTS: [(&str, &str, &str); 30] = [
+pub(super) const STRUCTS: [(&str, &str, &str); 30] = [
     (
         "How a path carries packets",
         "crates/core/src/config.rs",
@@ -175,11 +175,11 @@ const NAMED: [(&str, f64); 4] = [
 
 /// One setting: its doc's paragraphs, and its value in `Default`.
 #[derive(Debug, PartialEq)]
-struct Setting {
-    name: String,
-    what: String,
-    why: String,
-    value: String,
+pub(super) struct Setting {
+    pub(super) name: String,
+    pub(super) what: String,
+    pub(super) why: String,
+    pub(super) value: String,
 }
 
 /// The text of the block that `head` opens, without its braces.
@@ -200,7 +200,7 @@ fn block<'t>(text: &'t str, head: &str) -> Option<&'t str> {
 }
 
 /// The fields of a struct that are settings of its own, in their order.
-fn settings(text: &str, name: &str) -> Vec<Setting> {
+pub(super) fn settings(text: &str, name: &str) -> Vec<Setting> {
     let fields = block(text, &format!("pub struct {name} {{")).unwrap_or_default();
     let defaults = block(text, &format!("impl Default for {name} {{")).unwrap_or_default();
     let values = values(defaults);

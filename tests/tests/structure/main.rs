@@ -6,6 +6,8 @@
 //! | `graph` | which crate may depend on which, where the named libraries stand, lints, the dependency table |
 //! | `limits` | sizes of files and functions, a doc on each file |
 //! | `mutants` | the table guard → test that fails without it |
+//! | `operator` | metrics, alerts, dashboard and runbook belong together |
+//! | `probes` | the page of who asks whom, and of all timers |
 //! | `words` | what may not be said: clocks in the core, stubs, unsafe code |
 //! | `requirements` | the table requirement → test |
 //! | `source` | the files as text, and Rust text without comments and literals |
@@ -19,6 +21,8 @@ mod defaults;
 mod graph;
 mod limits;
 mod mutants;
+mod operator;
+mod probes;
 mod requirements;
 mod source;
 mod words;

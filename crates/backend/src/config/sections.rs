@@ -2,7 +2,7 @@
 //!
 //! A table's defaults are the part's own: they are written once, there, with their reasons.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,6 +44,26 @@ impl StoreSection {
             (None, Some(Hidden(url))) => Ok(StoreConfig::Postgres(DatabaseUrl(url))),
             (Some(_), Some(_)) => Err(ConfigError::new("store", "both", allowed)),
             (None, None) => Err(ConfigError::new("store", "none", allowed)),
+        }
+    }
+}
+
+/// `[metrics]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct MetricsSection {
+    listen: Option<SocketAddr>,
+}
+
+impl MetricsSection {
+    /// Nothing proves who asks for metrics: beyond the loopback they are nobody's.
+    pub(super) fn address(self) -> Result<Option<SocketAddr>, ConfigError> {
+        match self.listen {
+            Some(listen) if !listen.ip().is_loopback() => {
+                let allowed = "an address of the loopback, such as \"127.0.0.1:9621\"";
+                Err(ConfigError::new("metrics.listen", listen, allowed))
+            }
+            listen => Ok(listen),
         }
     }
 }

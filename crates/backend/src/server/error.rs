@@ -46,6 +46,9 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
+    /// Metrics cannot be served.
+    #[error("{0}")]
+    Metrics(NetError),
     /// TLS refuses certificate or key.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),

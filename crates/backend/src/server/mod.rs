@@ -14,6 +14,7 @@
 //! | `routes` | `/v1` for clients and providers, `/healthz` |
 //! | `admin` | `/v1/admin` for the operator |
 //! | `answer` | statuses, refusals, when to come again |
+//! | `metrics` | the page for a collector, on a listener of its own |
 //! | `work` | what runs beside: the store is read, contracts are forgotten, providers are probed |
 //! | `steady` | whether the wall clock is believed, before anything is forgotten by it |
 //! | `openapi` | the description of all this, kept true by a test |
@@ -31,6 +32,7 @@ mod counters;
 mod error;
 mod gate;
 mod limits;
+mod metrics;
 mod openapi;
 mod routes;
 mod steady;
@@ -42,6 +44,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use quell_net::scrape::Serving;
 use rand::RngExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -80,6 +83,7 @@ pub struct Server {
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
     prober: Prober,
+    metrics: Option<Serving>,
     refresh_interval: std::time::Duration,
     closing: watch::Sender<bool>,
 }
@@ -138,12 +142,15 @@ impl Server {
             counters: Counters::default(),
             closing: closing.subscribe(),
         };
+        let app = Arc::new(app);
+        let metrics = config.metrics.map(|address| metrics::serve(&app, address));
         Ok(Self {
-            app: Arc::new(app),
+            app,
             listener,
             address,
             tls,
             prober,
+            metrics: metrics.transpose()?,
             refresh_interval,
             closing,
         })
@@ -155,6 +162,12 @@ impl Server {
         self.address
     }
 
+    /// Where metrics are served, if they are.
+    #[must_use]
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Serving::address)
+    }
+
     /// Answers until `shutdown` ends. Then nobody new is let in, long polls are answered at once, and what is under way
     /// has `shutdown_timeout` to end.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
@@ -164,6 +177,7 @@ impl Server {
             address,
             tls,
             prober,
+            metrics,
             refresh_interval,
             closing,
         } = self;
@@ -179,6 +193,7 @@ impl Server {
         closing.send_replace(true);
         connections.finish(app.config.shutdown_timeout).await;
         drop(beside);
+        drop(metrics);
     }
 }
 

@@ -78,6 +78,7 @@ fn config(limits: LimitsConfig) -> ServerConfig {
         },
         limits: limits.try_new().unwrap(),
         tls: None,
+        metrics: None,
     }
 }
 

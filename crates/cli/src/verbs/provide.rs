@@ -6,7 +6,10 @@ use anyhow::anyhow;
 use clap::Args;
 use quell::config::{self, Config};
 use quell::provider::Provider;
+use quell::reload::Role;
+use quell_core::provider::Reloaded;
 
+use crate::rereading::Current;
 use crate::{Failure, Streams, daemon};
 
 /// Run an exit for the clients that the file lists, until interrupted
@@ -24,7 +27,8 @@ impl Provide {
     }
 
     pub(crate) fn run(self, _streams: &mut Streams<'_>) -> Result<(), Failure> {
-        let file = match config::load(&self.file).map_err(Failure::usage)? {
+        let (config, keys) = config::load_with_keys(&self.file).map_err(Failure::usage)?;
+        let file = match config {
             Config::Provider(file) => file,
             Config::Client(_) => {
                 return Err(Failure::usage(anyhow!(
@@ -36,6 +40,14 @@ impl Provide {
         daemon::start_log(file.log.level);
         daemon::raise_file_limit();
         let provider = Provider::start(&file)?;
-        daemon::run_until_stopped(provider.ended(), || provider.stop())
+        let current = Current::new(self.file, keys, Role::Provider);
+        let provider = &provider;
+        let reloads = current.follow(provider.orders(), |config| async move {
+            match config {
+                Config::Provider(file) => provider.reload(&file).await,
+                Config::Client(_) => Ok(Reloaded::default()),
+            }
+        });
+        daemon::run_until_stopped(provider.ended(), || provider.stop(), reloads)
     }
 }

@@ -8,7 +8,10 @@ use clap::Args;
 use quell::Listening;
 use quell::client::Client;
 use quell::config::{self, Config};
+use quell::reload::Role;
+use quell_core::provider::Reloaded;
 
+use crate::rereading::Current;
 use crate::{Failure, Streams, daemon};
 
 /// Bring a tunnel up, and keep it up until interrupted
@@ -36,7 +39,8 @@ impl Up {
     }
 
     pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
-        let mut file = match config::load(&self.file).map_err(Failure::usage)? {
+        let (config, keys) = config::load_with_keys(&self.file).map_err(Failure::usage)?;
+        let mut file = match config {
             Config::Client(file) => file,
             Config::Provider(_) => {
                 return Err(Failure::usage(anyhow!(
@@ -56,7 +60,10 @@ impl Up {
         if let Some(proxy) = client.proxy() {
             say_where(streams, proxy.listening())?;
         }
-        daemon::run_until_stopped(client.ended(), || client.stop())
+        let current = Current::new(self.file, keys, Role::Client);
+        // The log's level is all that a client takes on.
+        let reloads = current.follow(client.orders(), |_| async { Ok(Reloaded::default()) });
+        daemon::run_until_stopped(client.ended(), || client.stop(), reloads)
     }
 }
 

@@ -25,6 +25,7 @@ mod messages;
 mod outage;
 mod policy;
 mod queue;
+mod reload;
 mod resume;
 mod schedule;
 mod sizes;

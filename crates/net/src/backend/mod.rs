@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use quell_core::config::{self, BackendHealthConfig, ConfigError};
-use quell_core::health::backend::{Attempt, BackendState, Work};
+use quell_core::health::backend::{Attempt, BackendState, Work, WorkStatus};
 use quell_core::health::{BackendHealth, Backends, Signal};
 use quell_core::send::Degraded as _;
 use quell_tun::LogGate;
@@ -106,6 +106,8 @@ pub struct BackendEntry {
     pub failed_ago_s: Option<f64>,
     /// Until it is asked again, in seconds; `None`: at once, or when a session wants it.
     pub next_attempt_in_s: Option<f64>,
+    /// Each kind of work.
+    pub work: [WorkStatus; 4],
 }
 
 /// The backends of a process, shared by all who tell and ask.
@@ -310,6 +312,7 @@ impl Backend {
             last_failure: book.failure.clone(),
             failed_ago_s: ages.reduce(f64::min),
             next_attempt_in_s: paced.or_else(|| book.next_check.and_then(left)),
+            work: status.work,
         }
     }
 }

@@ -19,9 +19,9 @@
 
 mod billing;
 mod month;
-mod turns;
-
 mod policy;
+mod reload;
+mod turns;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -51,6 +51,7 @@ pub use self::month::{MonthKept, MonthStore};
 use self::turns::Turns;
 pub use billing::{BillSettings, Billing, FilingEnded};
 pub use policy::Judge;
+pub use reload::Reloader;
 
 use super::client::Device;
 use super::link::{self, Link, LinkEvent, Settling};

@@ -18,7 +18,8 @@ use serde::Deserialize;
 use super::address::Host;
 use super::backend::BackendSection;
 use super::common::{
-    ControlSection, LogSection, Offload, default_run_dir, default_state_dir, interface_name,
+    ControlSection, LogSection, MetricsSection, Offload, default_run_dir, default_state_dir,
+    interface_name,
 };
 use super::error::LoadError;
 use super::exits::{self, FlapSection, ProviderPeer, RaceSection, WindowSection};
@@ -71,6 +72,9 @@ pub struct ClientFile {
     /// The control socket.
     #[serde(default)]
     pub control: ControlSection,
+    /// What a collector asks.
+    #[serde(default)]
+    pub metrics: MetricsSection,
     /// The log.
     #[serde(default)]
     pub log: LogSection,
@@ -235,6 +239,7 @@ impl ClientFile {
         self.check_route_loop()?;
         self.core().try_new()?;
         self.backend.check(false)?;
+        self.metrics.check()?;
         let quic = self.transport.quic().try_new()?;
         self.lanes.fits(quic.idle_timeout)?;
         if self.transport.keepalive_interval > quic.idle_timeout / 2 {

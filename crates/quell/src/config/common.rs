@@ -1,6 +1,7 @@
 //! Settings that both files have, and the checks that both need.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -8,6 +9,7 @@ use quell_core::config::ConfigError;
 use quell_tun::OffloadMode;
 use serde::Deserialize;
 
+use super::text;
 use crate::control;
 
 /// Longest name of an interface: `IFNAMSIZ` less the terminating zero (netdevice(7)).
@@ -28,6 +30,32 @@ impl ControlSection {
         match &self.socket {
             Some(socket) => socket.clone(),
             None => run_dir.join(format!("{tun_name}.sock")),
+        }
+    }
+}
+
+/// `[metrics]`: what a collector asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsSection {
+    /// Address and TCP port of the loopback that serve `/metrics` over HTTP. Port 0 lets the system choose, and the log
+    /// then tells which.
+    ///
+    /// None: nobody who does not collect metrics needs a listener, and `quell metrics` says the same without one.
+    #[serde(deserialize_with = "text::option")]
+    pub listen: Option<SocketAddr>,
+}
+
+impl MetricsSection {
+    /// The page says who the servers are and nothing proves who asks: beyond the loopback it is nobody's.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        match self.listen {
+            Some(listen) if !listen.ip().is_loopback() => Err(ConfigError::new(
+                "metrics.listen",
+                listen,
+                "an address of the loopback, such as \"127.0.0.1:9620\"; a collector elsewhere needs a proxy that asks who it is",
+            )),
+            Some(_) | None => Ok(()),
         }
     }
 }

@@ -32,7 +32,7 @@
 //!
 //! The parts: `client` and `provider` are the two files, `common` what they
 //! share, `rules` who may be spoken to, `address` a server's address, `text` how values are read from text,
-//! `source` finds the line of a mistake, `key_file` reads the private key.
+//! `source` finds the line of a mistake, `key_file` reads the private key, `keys` compares what two files say.
 
 mod address;
 mod backend;
@@ -42,6 +42,7 @@ mod egress;
 mod error;
 mod exits;
 mod key_file;
+mod keys;
 mod lanes;
 mod limits;
 mod provider;
@@ -65,11 +66,12 @@ use serde::de::DeserializeOwned;
 pub use address::{AddressError, Host, ServerAddress};
 pub use backend::BackendSection;
 pub use client::{ClientFile, ClientTransport, TunSection};
-pub use common::{ControlSection, LogLevel, LogSection, Offload};
+pub use common::{ControlSection, LogLevel, LogSection, MetricsSection, Offload};
 pub use egress::{EgressKind, EgressSection, UserspaceSection};
 pub use error::{LoadError, Place};
 pub use exits::{FlapSection, ProviderPeer, RaceSection, WindowSection};
 pub use key_file::read_private_key;
+pub use keys::{Change, Keys};
 pub use lanes::LanesSection;
 pub use limits::{BitRate, Limits, MonthBytes};
 pub use provider::{Addresses, ClientEntry, ProviderFile, ProviderTransport};
@@ -110,8 +112,35 @@ pub fn load_with(
     path: &Path,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Config, LoadError> {
+    of_text(path, &read_text(path)?, variable)
+}
+
+/// As [`load`], with what the file says key by key: for whoever will read it again.
+///
+/// # Errors
+/// The first mistake, see [`LoadError`].
+pub fn load_with_keys(path: &Path) -> Result<(Config, Keys), LoadError> {
     let text = read_text(path)?;
-    let source = Source::parse(path, &text)?;
+    let config = of_text(path, &text, &|name| std::env::var_os(name))?;
+    Ok((config, Keys::of(&text)))
+}
+
+/// What the file at `path` says key by key, whether or not it is a good one.
+///
+/// # Errors
+/// It cannot be read, or is no TOML.
+pub fn keys_of(path: &Path) -> Result<Keys, LoadError> {
+    let text = read_text(path)?;
+    Source::parse(path, &text)?;
+    Ok(Keys::of(&text))
+}
+
+fn of_text(
+    path: &Path,
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Config, LoadError> {
+    let source = Source::parse(path, text)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let is_provider = source.has("listen");
     let is_client = source.has("provider") || !is_provider && source.has("backend");

@@ -21,7 +21,9 @@ use quell_wire::key::PublicKey;
 use serde::Deserialize;
 
 use super::backend::BackendSection;
-use super::common::{ControlSection, LogSection, default_run_dir, default_state_dir};
+use super::common::{
+    ControlSection, LogSection, MetricsSection, default_run_dir, default_state_dir,
+};
 use super::egress::EgressSection;
 use super::lanes::LanesSection;
 use super::limits::Limits;
@@ -68,6 +70,9 @@ pub struct ProviderFile {
     /// The control socket.
     #[serde(default)]
     pub control: ControlSection,
+    /// What a collector asks.
+    #[serde(default)]
+    pub metrics: MetricsSection,
     /// The log.
     #[serde(default)]
     pub log: LogSection,
@@ -203,6 +208,7 @@ impl ProviderFile {
         self.egress.check()?;
         self.core().try_new()?;
         self.backend.check(true)?;
+        self.metrics.check()?;
         let quic = self.transport.quic().try_new()?;
         self.lanes.fits(quic.idle_timeout)?;
         Ok(self)

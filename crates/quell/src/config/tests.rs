@@ -290,6 +290,7 @@ fn a_clients_mistake_is_named_with_line_key_value_and_what_is_allowed() {
             bad("[\"10.0.0.0/8\", \"::/0\"]", "\"::/0\" # <-", &["tun.routes = \"::/0\"", "invalid type"]),
             bad("[\"10.0.0.0/8\", \"::/0\"]", "[\"::/0\", 7] # <-", &["tun.routes[1] = 7", "an address prefix such as"]),
             bad(KEEPALIVE, "dgram_queue = true # <-", &["transport.dgram_queue = true", "a size such as \"2MiB\""]),
+            bad("[tun]", "[metrics]\nlisten = \"0.0.0.0:9620\" # <-\n[tun]", &["metrics.listen = \"0.0.0.0:9620\"", "an address of the loopback"]),
             // Texts.
             bad(KEEPALIVE, "keepalive_interval = \"soon\" # <-", &["transport.keepalive_interval = \"soon\"", "allowed is a duration such as \"30s\""]),
             bad(KEEPALIVE, "keepalive_interval = \"20\" # <-", &["transport.keepalive_interval = \"20\"", "allowed is a duration such as \"30s\""]),

@@ -128,7 +128,7 @@ pub(crate) fn judging(judge: Judge, others: Handler) -> Handler {
                 serde_json::to_value(answer).map_err(|error| error.to_string())
             })
         }
-        Command::Status => others(request),
+        Command::Status | Command::Reload | Command::Drain => others(request),
     })
 }
 

@@ -81,6 +81,10 @@ pub struct Request {
 pub enum Command {
     /// How is it going: state, numbers and reasons, as one JSON object.
     Status,
+    /// Read the configuration file again, and take on what changed.
+    Reload,
+    /// Of a provider: take nobody new, tell the clients to go, end.
+    Drain,
     /// Of a provider: may its clients speak to this?
     Judge(Question),
 }

@@ -141,7 +141,7 @@ impl Check {
 }
 
 /// Whether a file says where a backend's books are kept, as no other does.
-fn is_backend(path: &Path) -> bool {
+pub(crate) fn is_backend(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let mut lines = text.lines().map(str::trim_start);
     lines.any(|line| {

@@ -190,6 +190,16 @@ impl Doorman {
         *count += 1;
     }
 
+    /// Other limits from the next first packet on. Sources begin with fresh budgets; what is under way goes on.
+    pub fn on_config(&mut self, config: DoormanConfig) {
+        if self.config == config {
+            return;
+        }
+        let fresh = Self::new(config);
+        (self.quiet, self.sources) = (fresh.quiet, fresh.sources);
+        self.config = fresh.config;
+    }
+
     /// Accepts nobody from here on.
     pub fn stop(&mut self) {
         self.is_stopping = true;

@@ -185,6 +185,20 @@ impl Ceiling {
         }
     }
 
+    /// Another ceiling: below a higher one the month is open again, above a lower one it is used up.
+    pub(in crate::provider) fn on_bytes_max(&mut self, bytes_max: Option<u64>, now: Instant) {
+        self.bytes_max = bytes_max;
+        let is_over = bytes_max.is_some_and(|max| self.used.bytes >= max);
+        match (is_over, self.state) {
+            (false, _) => self.state = State::Open,
+            (true, State::Open) => {
+                self.state = State::Leaving(None);
+                self.latest = Some(now);
+            }
+            (true, State::Leaving(_) | State::Shut) => {}
+        }
+    }
+
     /// Bytes passed the egress.
     pub(in crate::provider) fn count(&mut self, bytes: usize, now: Instant) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);

@@ -331,6 +331,22 @@ fn the_byte_before_the_ceiling_passes_and_the_one_that_reaches_it_ends_the_month
 }
 
 #[test]
+fn another_ceiling_opens_the_month_again_or_ends_it() {
+    let now = Instant::now();
+    let mut ceiling = ceiling(1_000, 1_000);
+    assert!(ceiling.is_used_up());
+    ceiling.on_bytes_max(Some(1_001), now);
+    assert!(!ceiling.is_used_up() && ceiling.poll_timeout().is_none());
+    ceiling.on_bytes_max(Some(1_000), now);
+    assert!(ceiling.is_used_up());
+    assert_eq!(ceiling.poll_timeout(), Some(now));
+    assert_eq!(ceiling.step(S, now), Some(Step::Leave));
+    // The same again tells nobody twice.
+    ceiling.on_bytes_max(Some(999), now);
+    assert_eq!(ceiling.step(S, now), None);
+}
+
+#[test]
 fn a_later_month_opens_again_and_an_earlier_one_changes_nothing() {
     let now = Instant::now();
     let mut ceiling = ceiling(1_000, 0);

@@ -1,4 +1,4 @@
-//! Two small tasks beside the provider's engine that concern whom its clients may speak to.
+//! Small tasks beside the provider's engine that concern whom its clients may speak to.
 //!
 //! One tells the core the addresses of the host: once before the engine runs, so that no packet is judged without them, and
 //! then whenever they changed. The other answers what `quell why` asks. Neither decides anything, and neither is on a
@@ -13,6 +13,7 @@ use quell_core::provider::rules::{Asked, Explanation};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::reload::Order;
 use super::{News, ProviderEngine, Shared};
 use crate::error::NetError;
 use crate::host::{self, HostWatch};
@@ -40,11 +41,13 @@ impl Judge {
 }
 
 /// What the tasks begin with.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Policy {
     /// What tells of changes, and the interface whose link is the clients'.
     host: Option<(HostWatch, Option<String>)>,
     questions: Option<mpsc::Receiver<Question>>,
+    /// Other settings: see `reload`.
+    pub(super) orders: Option<mpsc::Receiver<Order>>,
 }
 
 impl Policy {
@@ -58,6 +61,9 @@ impl Policy {
         if let Some(questions) = self.questions.take() {
             let shared = Rc::clone(shared);
             tasks.spawn_local(async move { shared.answer(questions).await });
+        }
+        if let Some(orders) = self.orders.take() {
+            tasks.spawn_local(Rc::clone(shared).follow_orders(orders));
         }
         tasks
     }
