@@ -33,5 +33,5 @@ mod words;
 pub use carrier::QuicReport;
 pub use error::NetError;
 pub use pump::DeviceCounters;
-pub use socket::{SocketCounters, SocketWatch, UdpReport};
+pub use socket::{Protect, SocketCounters, SocketWatch, UdpReport};
 pub use tls::KeyRefused;
