@@ -11,7 +11,7 @@
 //! | `quic` | the engines' QUIC: quinn-proto on the engine's own thread |
 //! | [`endpoint`], [`transport`] | QUIC's settings, and quinn's own endpoint for probes |
 //! | [`congestion`] | quinn's Cubic with the core's loss floor under it |
-//! | [`identity`], `tls` | one Ed25519 key a peer, raw public keys both ways |
+//! | [`identity`], [`signer`], `tls` | one Ed25519 key a peer, perhaps held elsewhere; raw public keys both ways |
 
 pub mod backend;
 mod carrier;
@@ -25,6 +25,7 @@ pub mod host;
 pub mod identity;
 mod pump;
 mod quic;
+pub mod signer;
 mod socket;
 mod tls;
 pub mod transport;
