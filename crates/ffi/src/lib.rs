@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! Kotlin, Swift, Python ── generated code ──> Tunnel ──> quell::Client
-//!                       <── Protector (theirs, called here)
+//!                       <── Protector, KeyHolder (theirs, called here)
 //!                       ── Packets: a channel in the place of a TUN
 //! ```
 //!
@@ -17,13 +17,15 @@
 
 mod error;
 mod event;
+mod hooks;
 mod packets;
 mod tunnel;
 
 pub use error::TunnelError;
 pub use event::TunnelEvent;
+pub use hooks::{KeyHolder, Protector, TunnelHooks};
 pub use packets::Packets;
-pub use tunnel::{Protector, Tunnel, TunnelOptions};
+pub use tunnel::{Tunnel, TunnelOptions};
 
 uniffi::setup_scaffolding!("quell");
 

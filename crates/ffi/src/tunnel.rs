@@ -1,7 +1,6 @@
-//! A client: [`quell::Client`], its builder, and the hook of the caller's.
+//! A client: [`quell::Client`] and its builder.
 
-use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,21 +9,15 @@ use quell::{Client, ClientBuilder, Config, Device, Events, Network};
 
 use crate::error::TunnelError;
 use crate::event::TunnelEvent;
+use crate::hooks::{Holder, TunnelHooks, protecting};
 use crate::packets::Packets;
-
-/// Sees each UDP socket before its first byte: Android's `VpnService.protect`.
-#[uniffi::export(with_foreign)]
-pub trait Protector: Send + Sync {
-    /// Whether the socket may be used. Called on the tunnel's thread, which waits for it.
-    fn protect(&self, socket: i32) -> bool;
-}
 
 /// What a tunnel is started with.
 #[derive(Debug, Clone, uniffi::Record)]
 pub struct TunnelOptions {
     /// The configuration, as a client's file has it; `private_key_file` may be left out.
     pub config: String,
-    /// The secret key, in text form; empty where the configuration names its file.
+    /// The secret key, in text form; empty where the configuration names its file, or a key holder signs.
     pub secret_key: String,
     /// The memory that it is to live with, in bytes; none: as the configuration says.
     pub memory_bytes_max: Option<u64>,
@@ -47,9 +40,9 @@ impl Tunnel {
     pub fn start(
         options: TunnelOptions,
         packets: Option<Arc<Packets>>,
-        protector: Option<Arc<dyn Protector>>,
+        hooks: TunnelHooks,
     ) -> Result<Arc<Self>, TunnelError> {
-        let mut builder = builder(options, protector)?;
+        let mut builder = builder(options, hooks)?;
         if let Some(packets) = packets {
             let device = packets.take_device();
             let taken = || TunnelError::invalid("packets belong to another tunnel: make new ones");
@@ -67,7 +60,7 @@ impl Tunnel {
     pub fn start_with_fd(
         options: TunnelOptions,
         fd: i32,
-        protector: Option<Arc<dyn Protector>>,
+        hooks: TunnelHooks,
     ) -> Result<Arc<Self>, TunnelError> {
         if fd < 0 {
             return Err(TunnelError::invalid(format!("{fd} is no open file")));
@@ -76,7 +69,7 @@ impl Tunnel {
         // SAFETY: the caller gives the file up by calling this, which is the contract above.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         let device = Device::from_fd(file).map_err(TunnelError::failed)?;
-        Self::run(builder(options, protector)?.device(device))
+        Self::run(builder(options, hooks)?.device(device))
     }
 
     /// The next event, waiting for it so many milliseconds at most; none: nothing came, or nothing will after
@@ -161,10 +154,7 @@ impl Tunnel {
     }
 }
 
-fn builder(
-    options: TunnelOptions,
-    protector: Option<Arc<dyn Protector>>,
-) -> Result<ClientBuilder, TunnelError> {
+fn builder(options: TunnelOptions, hooks: TunnelHooks) -> Result<ClientBuilder, TunnelError> {
     let config = Config::from_text(&options.config).map_err(TunnelError::invalid)?;
     let mut builder = Client::builder().config(config);
     if !options.secret_key.is_empty() {
@@ -174,11 +164,11 @@ fn builder(
     if let Some(bytes) = options.memory_bytes_max {
         builder = builder.memory_max(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
-    if let Some(protector) = protector {
-        builder = builder.protect(move |socket| match protector.protect(socket.as_raw_fd()) {
-            true => Ok(()),
-            false => Err(io::Error::other("the socket was not protected")),
-        });
+    if let Some(protector) = hooks.protector {
+        builder = builder.protect(protecting(protector));
+    }
+    if let Some(holder) = hooks.key_holder {
+        builder = builder.signer(Arc::new(Holder::try_new(holder)?));
     }
     Ok(builder)
 }

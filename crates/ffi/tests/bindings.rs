@@ -98,6 +98,8 @@ fn swifts_bindings_are_generated() {
 /// An exit that answers each datagram with itself, its ends exchanged.
 struct Exit {
     provider: Provider,
+    /// The device is there to the end.
+    _world: ChannelHandle,
     is_over: Arc<AtomicBool>,
     echo: Option<JoinHandle<()>>,
 }
@@ -129,10 +131,11 @@ impl Exit {
             .start()
             .unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
-        let over = Arc::clone(&is_over);
-        let echo = thread::spawn(move || echo(&world, &over));
+        let (over, far) = (Arc::clone(&is_over), world.clone());
+        let echo = thread::spawn(move || echo(&far, &over));
         Self {
             provider,
+            _world: world,
             is_over,
             echo: Some(echo),
         }

@@ -12,6 +12,7 @@ import sys
 import quell
 
 LIMIT_MS = 10_000
+NO_HOOKS = quell.TunnelHooks(protector=None, key_holder=None)
 
 
 class Protector(quell.Protector):
@@ -63,18 +64,19 @@ def refused(call):
 def main(config, key):
     # What is wrong is said, with what is allowed.
     options = quell.TunnelOptions(config="[provider]\nadress = 1", secret_key=key, memory_bytes_max=None)
-    words = refused(lambda: quell.Tunnel.start(options, quell.Packets(1), None))
+    words = refused(lambda: quell.Tunnel.start(options, quell.Packets(1), NO_HOOKS))
     assert "adress" in words, words
 
     options = quell.TunnelOptions(config=config, secret_key=key, memory_bytes_max=24 << 20)
     packets, protector = quell.Packets(256), Protector()
-    tunnel = quell.Tunnel.start(options, packets, protector)
+    hooks = quell.TunnelHooks(protector=protector, key_holder=None)
+    tunnel = quell.Tunnel.start(options, packets, hooks)
     parameters = until(tunnel, quell.TunnelEvent.PARAMETERS)
     own = parameters.ipv4.split("/")[0]
     assert parameters.mtu >= 1280
     up = until(tunnel, quell.TunnelEvent.UP)
     assert protector.sockets, "no socket was shown"
-    words = refused(lambda: quell.Tunnel.start(options, packets, None))
+    words = refused(lambda: quell.Tunnel.start(options, packets, NO_HOOKS))
     assert "another tunnel" in words, words
 
     # The far side answers each datagram with its payload.

@@ -70,19 +70,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     println!("metered: the second exit leaves once it is idle for a minute, and nothing is raced");
     carries("over a network that costs")?;
 
-    // The screen goes dark: nothing is begun, not even what a path that does not answer would ask.
-    client.suspended();
-    let before = bytes_out(&client)?;
-    packets
-        .inject_copy(&hello(own, "asleep")?)
-        .map_err(|_| "the channel is full")?;
-    sleep(NAP);
-    let slept = bytes_out(&client)? - before;
-    println!("asleep for {NAP:?}: {slept} bytes");
-    // What QUIC had under way when it began: an acknowledgement, the size probe of a path.
-    assert!(slept < 4_096, "{slept}");
-    client.resumed();
-    arrives(&providers, "asleep")?;
+    sleeps(&client, own, &packets, &providers)?;
     carries("awake")?;
 
     // The person's pause: no session, no byte, and no packet beside the tunnel.
@@ -98,6 +86,27 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     carries("after a pause")?;
     client.shutdown(Duration::from_secs(1))?;
     Ok(())
+}
+
+/// The screen goes dark: nothing is begun, not even what a path that does not answer would ask.
+fn sleeps(
+    client: &Client,
+    own: std::net::Ipv4Addr,
+    packets: &ChannelHandle,
+    exits: &[Exit],
+) -> Result<(), Box<dyn Error>> {
+    client.suspended();
+    let before = bytes_out(client)?;
+    packets
+        .inject_copy(&hello(own, "asleep")?)
+        .map_err(|_| "the channel is full")?;
+    sleep(NAP);
+    let slept = bytes_out(client)? - before;
+    println!("asleep for {NAP:?}: {slept} bytes");
+    // What QUIC had under way when it began: an acknowledgement, the size probe of a path.
+    assert!(slept < 4_096, "{slept}");
+    client.resumed();
+    arrives(exits, "asleep")
 }
 
 type Exit = (Provider, ChannelHandle);

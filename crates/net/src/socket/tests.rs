@@ -52,7 +52,8 @@ async fn a_socket_is_shown_before_it_is_used_and_not_used_where_that_fails() {
     let mut watch = SocketWatch::default();
     watch.protect = Some(Protect::new(move |socket| {
         // Not bound yet: it has no port.
-        let name = nix::sys::socket::getsockname::<nix::sys::socket::SockaddrIn>(socket.as_raw_fd());
+        let name =
+            nix::sys::socket::getsockname::<nix::sys::socket::SockaddrIn>(socket.as_raw_fd());
         shown.lock().push(name?.port());
         match shown.lock().len() {
             1 => Err(io::Error::other("not now")),
