@@ -177,7 +177,6 @@ impl Client {
     }
 
     /// A client from its configuration and whatever else an embedder has for it: see [`ClientBuilder`].
-    #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }

@@ -95,7 +95,6 @@ impl Provider {
     }
 
     /// A provider from its configuration and whatever else an embedder has for it: see [`ProviderBuilder`].
-    #[must_use]
     pub fn builder() -> ProviderBuilder {
         ProviderBuilder::default()
     }
