@@ -33,12 +33,22 @@ impl TunnelError {
 impl From<quell::Error> for TunnelError {
     fn from(error: quell::Error) -> Self {
         let words = error.to_string();
-        match error {
-            quell::Error::Config(_) | quell::Error::Key(_) | quell::Error::NoKey => {
-                Self::Invalid(words)
-            }
-            quell::Error::Silent { .. } | quell::Error::Overdue { .. } => Self::Gone(words),
-            _ => Self::Failed(words),
+        let is_invalid = matches!(
+            error,
+            quell::Error::Config(_)
+                | quell::Error::Key(_)
+                | quell::Error::NoKey
+                | quell::Error::SignerOverHttp
+                | quell::Error::WrongRole { .. }
+        );
+        let is_gone = matches!(
+            error,
+            quell::Error::Silent { .. } | quell::Error::Overdue { .. }
+        );
+        match (is_invalid, is_gone) {
+            (true, _) => Self::Invalid(words),
+            (false, true) => Self::Gone(words),
+            (false, false) => Self::Failed(words),
         }
     }
 }

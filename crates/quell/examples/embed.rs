@@ -2,7 +2,8 @@
 //!
 //! `cargo run -p quell --example embed`: both ends are in this process, on the loopback; a packet goes in at one end and
 //! comes out at the other, and the outage in between is told as it happens.
-#![allow(clippy::print_stdout)]
+// Events are more than those that matter here, and may be more yet.
+#![allow(clippy::print_stdout, clippy::wildcard_enum_match_arm)]
 
 use std::error::Error;
 use std::time::Duration;

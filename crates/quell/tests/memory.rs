@@ -11,7 +11,12 @@
 //!
 //! A debug build is some ten times slower and carries a tenth of what a release build does.
 #![cfg(all(feature = "provider", target_os = "linux"))]
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+// Events are more than those that matter here, and may be more yet.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::wildcard_enum_match_arm
+)]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
