@@ -1,6 +1,6 @@
 //! A client that lives with so much memory and no more.
 //!
-//! *Intuition.* What a client holds with everything full is known ([`super::memory`]), so a ceiling is a question asked
+//! *Intuition.* What a client holds with everything full is known (`super::memory`), so a ceiling is a question asked
 //! backwards: which settings come to that much? Windows, queues and tables are halved together until they fit; what is
 //! asked for counts as everything full at once, which nothing that happens can exceed.
 //!
