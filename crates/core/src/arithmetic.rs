@@ -10,7 +10,7 @@
 //!                               ├─→ quiet      bytes of a minute: the ceiling, dials, questions
 //!                               ├─→ backend    requests in an hour without an answer
 //!                               ├─→ recovery   how long after the heal, by which timer
-//!                               ├─→ memory     everything full
+//!                               ├─→ memory     everything full; ceiling: the settings that stay below so much
 //!                               └─→ warnings   a bound that cannot bind, a time that cuts another short
 //! ```
 //!
@@ -19,6 +19,7 @@
 //! The first moment is the caller's, as everywhere in the core: it decides nothing.
 
 mod backend;
+pub mod ceiling;
 mod memory;
 mod quiet;
 mod recovery;

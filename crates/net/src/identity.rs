@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use aws_lc_rs::{hkdf, hmac, rand};
+use quell_core::contract::seal;
+use quell_wire::contract::Signature;
 use quell_wire::key::{PublicKey, SecretKey};
 use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -19,6 +21,7 @@ use rustls::sign::CertifiedKey;
 use zeroize::Zeroize as _;
 
 use crate::error::NetError;
+use crate::signer::{Held, Signer};
 
 /// SubjectPublicKeyInfo of an Ed25519 key without the key (RFC 8410 §4).
 const SPKI_PREFIX: [u8; 12] = [
@@ -35,8 +38,10 @@ const FRESH_KEY_LABEL: &[u8] = b"quell client key v1";
 /// A key pair, and what is derived from it.
 #[derive(Clone)]
 pub struct Identity {
+    /// The private key; of one that is held elsewhere, what is derived comes from this.
     secret: SecretKey,
     public: PublicKey,
+    held: Option<Held>,
 }
 
 impl fmt::Debug for Identity {
@@ -62,7 +67,32 @@ impl Identity {
         Ok(Self {
             secret: secret.clone(),
             public: PublicKey(public),
+            held: None,
         })
+    }
+
+    /// The identity of a key that is held elsewhere. Signs once, for what is derived: see [`Signer`].
+    ///
+    /// # Errors
+    /// It does not sign, or not for its public key.
+    pub fn from_signer(signer: Arc<dyn Signer>) -> Result<Self, NetError> {
+        let (held, root) = Held::try_new(signer)?;
+        Ok(Self {
+            secret: SecretKey::from_bytes(extract(&root)?),
+            public: held.public_key(),
+            held: Some(held),
+        })
+    }
+
+    /// Signs in the name of this key.
+    ///
+    /// # Errors
+    /// A key that is held elsewhere cannot be used.
+    pub fn sign(&self, message: &[u8]) -> Result<Signature, NetError> {
+        match &self.held {
+            Some(held) => held.sign(message),
+            None => Ok(seal::sign(&self.secret, message)),
+        }
     }
 
     /// A new identity from the system's random numbers.
@@ -102,15 +132,21 @@ impl Identity {
         self.public
     }
 
-    /// The secret half, to be stored.
+    /// The secret half, to be stored; of a key that is held elsewhere a stand-in, which signs nothing for it.
     pub fn secret_key(&self) -> &SecretKey {
         &self.secret
     }
 
     pub(crate) fn certified_key(&self) -> Result<Arc<CertifiedKey>, NetError> {
+        let spki = CertificateDer::from(spki_of(&self.public));
+        if let Some(held) = &self.held {
+            return Ok(Arc::new(CertifiedKey::new(
+                vec![spki],
+                Arc::new(held.clone()),
+            )));
+        }
         let pkcs8 = [PKCS8_PREFIX.as_slice(), self.secret.as_bytes()].concat();
         let signer = any_eddsa_type(&PrivatePkcs8KeyDer::from(pkcs8))?;
-        let spki = CertificateDer::from(spki_of(&self.public));
         Ok(Arc::new(CertifiedKey::new(vec![spki], signer)))
     }
 
@@ -143,6 +179,17 @@ impl Identity {
             .map_err(|error| NetError::Key(error.to_string()))?;
         Ok(key)
     }
+}
+
+/// 32 even bytes of a signature.
+fn extract(signature: &[u8; 64]) -> Result<[u8; 32], NetError> {
+    let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"quell").extract(signature);
+    let mut root = [0; 32];
+    let labels = [b"quell signer root v1".as_slice()];
+    let okm = prk.expand(&labels, hkdf::HKDF_SHA256);
+    okm.and_then(|okm| okm.fill(&mut root))
+        .map_err(|error| NetError::Key(error.to_string()))?;
+    Ok(root)
 }
 
 /// The SubjectPublicKeyInfo of `key`, as it crosses in the handshake.

@@ -12,7 +12,7 @@
 //! | `quic` | the engines' QUIC: quinn-proto on the engine's own thread |
 //! | [`endpoint`], [`transport`] | QUIC's settings, and quinn's own endpoint for probes |
 //! | [`congestion`] | quinn's Cubic with the core's loss floor under it |
-//! | [`identity`], `tls` | one Ed25519 key a peer, raw public keys both ways |
+//! | [`identity`], [`signer`], `tls` | one Ed25519 key a peer, perhaps held elsewhere; raw public keys both ways |
 
 pub mod backend;
 mod carrier;
@@ -27,6 +27,7 @@ pub mod identity;
 mod pump;
 mod quic;
 pub mod scrape;
+pub mod signer;
 mod socket;
 mod tls;
 pub mod transport;
@@ -35,5 +36,5 @@ mod words;
 pub use carrier::QuicReport;
 pub use error::NetError;
 pub use pump::DeviceCounters;
-pub use socket::{SocketCounters, SocketWatch, UdpReport};
+pub use socket::{Protect, SocketCounters, SocketWatch, UdpReport};
 pub use tls::KeyRefused;

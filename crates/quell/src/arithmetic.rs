@@ -5,11 +5,14 @@
 
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "provider")]
 use quell_core::config::ConfigError;
 
 pub use quell_core::arithmetic::*;
 
-use crate::config::{BackendSection, ClientFile, ProviderFile};
+#[cfg(feature = "provider")]
+use crate::config::ProviderFile;
+use crate::config::{BackendSection, ClientFile};
 
 fn backend(section: &BackendSection) -> Option<BackendQuestion> {
     // With a control plane of our own kind, catalog and contracts are asked of it too; each has the health of the first.
@@ -25,11 +28,7 @@ fn backend(section: &BackendSection) -> Option<BackendQuestion> {
 pub fn of_client_file(file: &ClientFile, rtt: Duration) -> ClientFigures {
     let question = ClientQuestion {
         config: file.core(),
-        exits: match file.backend.url {
-            // As many as the window takes: the catalog has more.
-            Some(_) => file.providers.len().max(file.window.window_max),
-            None => file.providers.len(),
-        },
+        exits: file.exits(),
         backend: backend(&file.backend),
         mtu_bytes: file.transport.mtu_upper,
         rtt,
@@ -38,6 +37,7 @@ pub fn of_client_file(file: &ClientFile, rtt: Duration) -> ClientFigures {
 }
 
 /// What a provider's file comes to at this round trip.
+#[cfg(feature = "provider")]
 ///
 /// # Errors
 /// Its pools of addresses are not allowed.

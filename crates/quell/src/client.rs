@@ -5,28 +5,34 @@
 //! does not change it. The command `quell up` does.
 
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use quell_backend::ask::Backend;
 use quell_core::config::WalletConfig;
+use quell_core::multi::Network;
+use quell_net::Protect;
 use quell_net::backend::BackendHandle;
-use quell_net::engine::Messages;
 use quell_net::engine::client::{
     ClientEngine, ClientReport, ClientSettings, Device, DeviceState, Server,
 };
 use quell_net::engine::paying::PaySettings;
+use quell_net::engine::{Event, Messages, Steer};
 use quell_net::identity::Identity;
 use quell_net::scrape::Serving;
 use quell_packet::Prefix;
 use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
 use quell_tun::os::{TunConfig, TunDevice};
 use quell_tun::{Offload, OffloadStats};
+use quell_wire::key::PublicKey;
 use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::config::{ClientFile, ProviderPeer, TunSection, read_private_key};
 use crate::control;
 use crate::device;
+use crate::embed::client::ClientBuilder;
+use crate::embed::events::{Events, Hub};
 use crate::error::Error;
 use crate::metrics;
 use crate::plane;
@@ -39,13 +45,27 @@ use crate::running::{Running, answers};
 /// A running client, with its control socket.
 pub struct Client {
     // Declared first, dropped first: no question is answered by half an engine.
-    _control: control::Server,
-    _metrics: Option<Serving>,
+    // Behind a lock only so that the client may be shared: nobody asks it.
+    _control: Option<Mutex<control::Server>>,
+    _metrics: Option<Mutex<Serving>>,
     running: Running<ClientReport>,
     messages: Mutex<Option<Messages<()>>>,
     orders: Mutex<Option<Orders>>,
     backend: BackendHandle,
     proxy: Option<Observer>,
+    steer: Steer,
+    hub: Hub,
+}
+
+/// What a client is started with, beside its settings.
+pub(crate) struct Parts {
+    pub(crate) identity: Identity,
+    pub(crate) plane: Option<Arc<dyn Backend>>,
+    /// In the place of what the settings name.
+    pub(crate) device: Option<Device>,
+    pub(crate) protect: Option<Protect>,
+    /// It answers on a control socket.
+    pub(crate) is_controlled: bool,
 }
 
 /// The near end of the tunnel, before it is opened.
@@ -54,6 +74,8 @@ enum Near {
     Tun(TunSection),
     /// It listens already, so that a port in use is said to the caller.
     Proxy(proxy::Opened),
+    /// The embedder's own.
+    Given(Device),
 }
 
 /// The same, once the engine has its device.
@@ -64,12 +86,14 @@ enum Opened {
         _held: Proxy,
         tunnel: watch::Sender<Tunnel>,
     },
+    /// Nothing of it is ours to change.
+    Given,
 }
 
 impl Near {
     fn observer(&self) -> Option<Observer> {
         match self {
-            Self::Tun(..) => None,
+            Self::Tun(..) | Self::Given(_) => None,
             Self::Proxy(opened) => Some(opened.proxy.observer()),
         }
     }
@@ -98,6 +122,7 @@ impl Near {
                 };
                 Ok((opened.device, near, None))
             }
+            Self::Given(device) => Ok((device, Opened::Given, None)),
         }
     }
 }
@@ -112,6 +137,10 @@ impl Opened {
             Self::Tun(name, routes) => device::follow(name, routes, wanted, ready).await,
             Self::Proxy { tunnel, .. } => {
                 proxy::follow(tunnel, wanted, ready).await;
+                Ok(())
+            }
+            Self::Given => {
+                device::watch_given(wanted, ready).await;
                 Ok(())
             }
         }
@@ -141,8 +170,25 @@ impl Client {
     /// As those of [`Client::start`]; also what is kept for a start without the control
     /// plane cannot be read or written.
     pub fn start_with(file: &ClientFile, plane: Option<Arc<dyn Backend>>) -> Result<Self, Error> {
-        let settings = settings(file)?;
-        let plane = match plane {
+        let secret = read_private_key(&file.private_key_file)?;
+        let parts = Parts {
+            identity: Identity::from_secret(&secret)?,
+            plane,
+            device: None,
+            protect: None,
+            is_controlled: true,
+        };
+        Self::launch(file, parts)
+    }
+
+    /// A client from its configuration and whatever else an embedder has for it: see [`ClientBuilder`].
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    pub(crate) fn launch(file: &ClientFile, parts: Parts) -> Result<Self, Error> {
+        let settings = settings(file, parts.identity)?;
+        let plane = match parts.plane {
             Some(backend) => {
                 let account = settings.identity.public_key();
                 let kept = KeptFile::open(&file.state_dir, &file.tun.name, &account)?;
@@ -150,20 +196,28 @@ impl Client {
             }
             None => None,
         };
-        let near = match file.proxy.proxy()? {
-            Some(config) => Near::Proxy(proxy::open(config)?),
-            None => Near::Tun(file.tun.clone()),
+        let near = match (parts.device, file.proxy.proxy()?) {
+            (Some(device), _) => Near::Given(device),
+            (None, Some(config)) => Near::Proxy(proxy::open(config)?),
+            (None, None) => Near::Tun(file.tun.clone()),
         };
         let applications = near.observer();
         let seed = rand::random();
         let (ready, is_ready) = watch::channel(false);
         let (give, given) = mpsc::channel();
+        let hub = Hub::default();
+        let (told, protect) = (hub.clone(), parts.protect);
         let running = Running::start("quell-client", move |tell| async move {
+            let mut farewell = Farewell::new(told.clone());
             let (device, near, offload) = near.open()?;
             let (mut engine, handle, wanted) = ClientEngine::new(settings, device, seed)?;
+            engine.tell(Box::new(move |event| told.tell(event)));
+            if let Some(protect) = protect {
+                engine.protect(protect);
+            }
             let plane = plane.map(|(backend, kept)| join(&mut engine, backend, kept));
             // The starter may have gone; the engine then ends by its handle.
-            let _ = give.send((engine.messages(), engine.backend(), offload));
+            let _ = give.send((engine.messages(), engine.backend(), engine.steer(), offload));
             let _ = tell.send(Ok(handle));
             let plane = tokio::task::spawn_local(async move {
                 if let Some(plane) = plane {
@@ -176,9 +230,11 @@ impl Client {
             };
             // The engine is gone: what it left is written.
             let _ = plane.await;
+            farewell.because(&ended);
             ended
         })?;
-        let (messages, backend, offload) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let (messages, backend, steer, offload) =
+            given.try_recv().map_err(|_| Error::EngineLost)?;
         let seen = applications.clone();
         let status = move |report: ClientReport| Described {
             report,
@@ -189,16 +245,67 @@ impl Client {
         let answers = answers(running.handle(), "client", status);
         let metrics = metrics::serve(&file.metrics, &answers)?;
         let (answers, orders) = ordering(answers);
-        let control = control::serve(&file.control_socket(), answers)?;
+        let control = parts
+            .is_controlled
+            .then(|| control::serve(&file.control_socket(), answers));
         Ok(Self {
-            _control: control,
-            _metrics: metrics,
+            _control: control.transpose()?.map(Mutex::new),
+            _metrics: metrics.map(Mutex::new),
             running,
             messages: Mutex::new(Some(messages)),
             orders: Mutex::new(Some(orders)),
             backend,
             proxy: applications,
+            steer,
+            hub,
         })
+    }
+
+    /// One more stream of what happens. It begins with what holds: the tunnel's parameters, and whether packets are
+    /// carried.
+    pub fn events(&self) -> Events {
+        self.hub.subscribe()
+    }
+
+    /// The network beneath is another, or what the system knows of it is: `validated`, it has seen that it leads to the
+    /// world; `metered`, bytes on it cost. Each session asks at once whether it goes on, once a second at most, and a dial
+    /// that waits is due; on a network that costs one exit is kept while it is well, and no copy is sent that no
+    /// application asked for. Never waits.
+    pub fn network_changed(&self, network: Network) {
+        self.steer.network_changed(network);
+    }
+
+    /// The system may stop this process at any moment, as under a closed lid: nothing is begun, no datagram, no dial, no
+    /// timer, and the device is not read, until [`Client::resumed`]. Sessions stay. Never waits.
+    pub fn suspended(&self) {
+        self.steer.suspended();
+    }
+
+    /// Ends [`Client::suspended`], and asks every exit at once. Never waits.
+    pub fn resumed(&self) {
+        self.steer.resumed();
+    }
+
+    /// The person's pause: `true` ends all sessions and begins none, the device stays and what comes from it is dropped,
+    /// so that nothing leaves in the clear; `false` ends it. Never waits.
+    pub fn hold(&self, held: bool) {
+        self.steer.hold(held);
+    }
+
+    /// Lets the exit of this key carry new flows whenever it can; the others stand in for it. `None`: whichever is best.
+    /// A key that is not known counts from when a catalog names it. Never waits.
+    pub fn select(&self, exit: Option<PublicKey>) {
+        self.steer.select(exit);
+    }
+
+    /// As [`Client::stop`], with this thread and for `limit` at most; 1 s is ample where the device does not wait. Needs no
+    /// runtime.
+    ///
+    /// # Errors
+    /// Why it had ended before; [`Error::Overdue`]: it did not end in time and is left to itself, as a device of one's own
+    /// can cause.
+    pub fn shutdown(&self, limit: Duration) -> Result<(), Error> {
+        self.running.stop_within(limit)
     }
 
     /// Sees into the proxy, where the file has one: where it listens, what it does.
@@ -244,6 +351,14 @@ impl Client {
         self.running.status().await
     }
 
+    /// As [`Client::status`], with this thread and for `limit` at most. Needs no runtime.
+    ///
+    /// # Errors
+    /// It has stopped, or did not answer in time.
+    pub fn status_within(&self, limit: Duration) -> Result<ClientReport, Error> {
+        self.running.status_within(limit)
+    }
+
     /// Resolves when it has ended by itself; [`Client::stop`] tells why.
     pub async fn ended(&self) {
         self.running.ended().await;
@@ -273,9 +388,44 @@ struct Described {
     offload: Option<OffloadStats>,
 }
 
-fn settings(file: &ClientFile) -> Result<ClientSettings, Error> {
+/// Tells of the end, whichever way the thread takes to it.
+struct Farewell {
+    hub: Hub,
+    reason: Option<String>,
+    asked: bool,
+}
+
+impl Farewell {
+    fn new(hub: Hub) -> Self {
+        Self {
+            hub,
+            reason: None,
+            asked: false,
+        }
+    }
+
+    fn because(&mut self, ended: &Result<(), Error>) {
+        self.reason = Some(match ended {
+            Ok(()) => "it was told to stop".to_owned(),
+            Err(error) => error.to_string(),
+        });
+        self.asked = ended.is_ok();
+    }
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let reason = self.reason.take();
+        self.hub.tell(Event::Down {
+            asked: self.asked,
+            reason: reason.unwrap_or_else(|| Error::EngineLost.to_string()),
+        });
+    }
+}
+
+fn settings(file: &ClientFile, identity: Identity) -> Result<ClientSettings, Error> {
     Ok(ClientSettings {
-        identity: Identity::from_secret(&read_private_key(&file.private_key_file)?)?,
+        identity,
         servers: file.providers.iter().map(server).collect(),
         core: file.core().try_new()?,
         transport: file.transport.quic().try_new()?,

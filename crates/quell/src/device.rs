@@ -52,6 +52,18 @@ pub(crate) async fn follow(
     Ok(())
 }
 
+/// Watches `wanted` for a device that is somebody else's, and changes nothing: `ready` turns true with the first session.
+pub(crate) async fn watch_given(
+    mut wanted: watch::Receiver<DeviceState>,
+    ready: &watch::Sender<bool>,
+) {
+    while wanted.changed().await.is_ok() {
+        if wanted.borrow_and_update().addresses.is_some() {
+            ready.send_replace(true);
+        }
+    }
+}
+
 fn check_routes(routes: &[Prefix], provider: IpAddr) -> Result<(), Error> {
     match routes.iter().find(|route| route.contains(provider)) {
         None => Ok(()),

@@ -22,6 +22,8 @@ pub(crate) enum Egress {
         offload: Offload,
     },
     Userspace(Userspace),
+    /// An embedder's device.
+    Given,
 }
 
 /// Sees into a way from any thread.
@@ -29,6 +31,7 @@ pub(crate) enum Egress {
 pub(crate) enum View {
     Kernel(Offload),
     Userspace(Observer),
+    Given,
 }
 
 /// Opens the way that `file` asks for, and gives the device at its near end.
@@ -88,7 +91,7 @@ impl Egress {
     pub(crate) fn tun(&self) -> Option<&str> {
         match self {
             Self::Kernel { tun, .. } => Some(tun),
-            Self::Userspace(_) => None,
+            Self::Userspace(_) | Self::Given => None,
         }
     }
 
@@ -96,6 +99,7 @@ impl Egress {
         match self {
             Self::Kernel { offload, .. } => View::Kernel(offload.clone()),
             Self::Userspace(egress) => View::Userspace(egress.observer()),
+            Self::Given => View::Given,
         }
     }
 
@@ -110,6 +114,7 @@ impl Egress {
                 egress.stop();
                 Ok(())
             }
+            Self::Given => Ok(()),
         }
     }
 }
@@ -119,12 +124,13 @@ impl View {
         match self {
             Self::Kernel(_) => EgressKind::Tun.as_str(),
             Self::Userspace(_) => EgressKind::Userspace.as_str(),
+            Self::Given => "device",
         }
     }
 
     pub(crate) fn status(&self) -> Option<UserspaceStatus> {
         match self {
-            Self::Kernel(_) => None,
+            Self::Kernel(_) | Self::Given => None,
             Self::Userspace(observer) => Some(observer.status()),
         }
     }
@@ -132,7 +138,7 @@ impl View {
     pub(crate) fn offload(&self) -> Option<OffloadStats> {
         match self {
             Self::Kernel(offload) => Some(offload.stats()),
-            Self::Userspace(_) => None,
+            Self::Userspace(_) | Self::Given => None,
         }
     }
 }

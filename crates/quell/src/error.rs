@@ -22,6 +22,7 @@ pub enum Error {
     #[error(transparent)]
     Tun(#[from] quell_tun::TunError),
     /// The way from the TUN to the world.
+    #[cfg(feature = "provider")]
     #[error(transparent)]
     Egress(#[from] quell_egress::EgressError),
     /// The client's proxy.
@@ -31,12 +32,14 @@ pub enum Error {
     #[error(transparent)]
     Net(#[from] quell_net::NetError),
     /// The month's count.
+    #[cfg(feature = "provider")]
     #[error(transparent)]
     Month(#[from] crate::month_file::MonthFileError),
     /// What is kept for a start without the backend.
     #[error(transparent)]
     State(#[from] crate::state_file::StateFileError),
     /// A provider's receipts.
+    #[cfg(feature = "provider")]
     #[error(transparent)]
     Receipts(#[from] crate::plane::receipts::ReceiptsError),
     /// The control plane's address cannot be asked.
@@ -62,6 +65,43 @@ pub enum Error {
         doing: &'static str,
         /// What the system said.
         source: io::Error,
+    },
+    /// A builder was given no configuration.
+    #[error("no configuration: give one with `config(Config::from_text(…)?)` before `start`")]
+    NoConfig,
+    /// A builder was given the other role's configuration.
+    #[error(
+        "the configuration is a {found}'s, a {wanted}'s is needed: `listen` makes a provider's, [provider] a client's"
+    )]
+    WrongRole {
+        /// The role that was started.
+        wanted: &'static str,
+        /// The configuration's.
+        found: &'static str,
+    },
+    /// Neither the configuration nor the builder has a private key.
+    #[error(
+        "no private key: give one with `key` before `start`, or name its file in private_key_file"
+    )]
+    NoKey,
+    /// Each question over HTTP is signed with the key itself.
+    #[error(
+        "backend.url needs the private key itself, and a signer does not give it: give a `backend` of your own"
+    )]
+    SignerOverHttp,
+    /// It did not end in time, and was left to itself.
+    #[error(
+        "it has not ended within {limit:?}: a device of one's own that waits in a call keeps its thread"
+    )]
+    Overdue {
+        /// The time it had.
+        limit: std::time::Duration,
+    },
+    /// It did not say in time what it is doing.
+    #[error("no answer within {limit:?}")]
+    Silent {
+        /// The time it had.
+        limit: std::time::Duration,
     },
     /// The engine's thread died; this is a bug.
     #[error("the engine ended without a word")]

@@ -1,13 +1,13 @@
 //! A device without a kernel: the two halves of a userspace egress or of a proxy, in the shape of a TUN's.
 //!
-//! The egress promises what a TUN's halves promise (`quell_egress::userspace`), but knows neither trait: here, where both
+//! Both promise what a TUN's halves promise (`quell_stack`), but know neither trait: here, where both
 //! crates meet, each call is handed on. What a full queue did not take is a packet dropped, as with a TUN; an egress that
 //! has ended is a device that is gone.
 
 use std::io;
 
 use bytes::Bytes;
-use quell_egress::userspace::{PacketSink, PacketSource, Taken};
+use quell_stack::{Gone, PacketSink, PacketSource, Taken};
 use quell_tun::{DropCounts, PacketIn, ReadOutcome, TunError, TunReader, TunWriter, WriteReport};
 
 /// Packets for clients.
@@ -39,14 +39,14 @@ impl TunWriter for Writer {
     }
 }
 
-fn fatal(gone: quell_egress::userspace::Gone) -> TunError {
+fn fatal(gone: Gone) -> TunError {
     TunError::Fatal {
         source: io::Error::new(io::ErrorKind::NotConnected, gone),
         words: "nobody is behind it any more",
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "provider"))]
 mod tests {
     #![allow(clippy::unwrap_used)]
 

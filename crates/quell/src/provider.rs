@@ -4,7 +4,9 @@
 //! the last 32 that its limit (`RLIMIT_NOFILE`) allows, which are left to everything else. The limit is the embedding
 //! program's to raise: a library does not change it. The command `quell provide` does.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use quell_backend::ask::Backend;
@@ -12,7 +14,9 @@ use quell_core::config::ContractsConfig;
 use quell_core::contract::{Stored, Trusted};
 use quell_core::provider::{Reloaded, Roster};
 use quell_egress::userspace::UserspaceStatus;
+use quell_net::Protect;
 use quell_net::backend::BackendHandle;
+use quell_net::engine::client::Device;
 use quell_net::engine::provider::{
     BillSettings, Judge, ProviderEngine, ProviderReport, ProviderSettings, Reloader,
 };
@@ -26,7 +30,8 @@ use tracing::info;
 use crate::config::{ProviderFile, read_private_key};
 use crate::control::{self, Explanation, Question, Server, judging};
 use crate::drain::draining;
-use crate::egress;
+use crate::egress::{self, Egress};
+use crate::embed::provider::ProviderBuilder;
 use crate::error::Error;
 use crate::metrics;
 use crate::month_file::MonthFile;
@@ -39,14 +44,27 @@ use crate::running::{Running, answers};
 /// A running provider, with its control socket.
 pub struct Provider {
     // Declared first, dropped first: no question is answered by half an engine.
-    _control: Server,
-    _metrics: Option<Serving>,
+    // Behind a lock only so that the provider may be shared: nobody asks it.
+    _control: Option<Mutex<Server>>,
+    _metrics: Option<Mutex<Serving>>,
     running: Running<ProviderReport>,
     messages: Mutex<Option<Messages<PublicKey>>>,
     orders: Mutex<Option<Orders>>,
     backend: BackendHandle,
     judge: Judge,
     reloader: Reloader,
+    local_addr: SocketAddr,
+}
+
+/// What a provider is started with, beside its settings.
+pub(crate) struct Parts {
+    pub(crate) identity: Identity,
+    pub(crate) plane: Option<Arc<dyn Backend>>,
+    /// In the place of the egress that the settings name.
+    pub(crate) device: Option<Device>,
+    pub(crate) protect: Option<Protect>,
+    /// It answers on a control socket.
+    pub(crate) is_controlled: bool,
 }
 
 impl Provider {
@@ -72,8 +90,25 @@ impl Provider {
     /// As those of [`Provider::start`]; also what is kept of receipts cannot be read or
     /// written.
     pub fn start_with(file: &ProviderFile, plane: Option<Arc<dyn Backend>>) -> Result<Self, Error> {
-        let settings = settings(file)?;
-        let plane = match plane {
+        let secret = read_private_key(&file.private_key_file)?;
+        let parts = Parts {
+            identity: Identity::from_secret(&secret)?,
+            plane,
+            device: None,
+            protect: None,
+            is_controlled: true,
+        };
+        Self::launch(file, parts)
+    }
+
+    /// A provider from its configuration and whatever else an embedder has for it: see [`ProviderBuilder`].
+    pub fn builder() -> ProviderBuilder {
+        ProviderBuilder::default()
+    }
+
+    pub(crate) fn launch(file: &ProviderFile, parts: Parts) -> Result<Self, Error> {
+        let settings = settings(file, parts.identity)?;
+        let plane = match parts.plane {
             Some(backend) => Some(Books::open(file, backend)?),
             None => None,
         };
@@ -82,19 +117,24 @@ impl Provider {
             None => None,
         };
         let gateway = settings.pool.gateway();
+        let (device, protect) = (parts.device, parts.protect);
         let file_of_egress = file.clone();
         let seed = rand::random();
         let (give, given) = mpsc::channel();
         let running = Running::start("quell-provider", move |tell| async move {
-            let (device, egress) = egress::open(&file_of_egress, &gateway).await?;
-            let (mut engine, handle) = ProviderEngine::new(settings, device, seed)?;
+            let (device, egress) = match device {
+                Some(device) => (device, Egress::Given),
+                None => egress::open(&file_of_egress, &gateway).await?,
+            };
+            let (mut engine, handle) =
+                ProviderEngine::with_protect(settings, device, protect, seed)?;
             // The host's own addresses count, not those of a TUN of ours.
             engine.watch_host(egress.tun())?;
             if let Some((store, used)) = month {
                 engine.keep_month(used, Box::new(store))?;
             }
-            let kind = file_of_egress.egress.kind.as_str();
-            info!(listen = %engine.local_addr()?, egress = kind, "provider is ready");
+            let (listen, kind) = (engine.local_addr()?, egress.view().kind());
+            info!(%listen, egress = kind, "provider is ready");
             let plane = match plane {
                 Some(books) => Some(books.begin(&mut engine, handle.clone())?),
                 None => None,
@@ -102,7 +142,7 @@ impl Provider {
             // The starter may have gone; the engine then ends by its handle.
             let asked = (engine.judge(), engine.reloader());
             let given = (engine.messages(), engine.backend(), asked);
-            let _ = give.send((given, egress.view()));
+            let _ = give.send((given, egress.view(), listen));
             let _ = tell.send(Ok(handle));
             if let Some(plane) = plane {
                 tokio::task::spawn_local(plane.run());
@@ -113,7 +153,7 @@ impl Provider {
             ended?;
             removed
         })?;
-        let ((messages, backend, (judge, reloader)), view) =
+        let ((messages, backend, (judge, reloader)), view, local_addr) =
             given.try_recv().map_err(|_| Error::EngineLost)?;
         let status = move |report: ProviderReport| Described {
             report,
@@ -125,17 +165,33 @@ impl Provider {
         let metrics = metrics::serve(&file.metrics, &answers)?;
         let answers = draining(running.handle(), judging(judge.clone(), answers));
         let (answers, orders) = ordering(answers);
-        let control = control::serve(&file.control_socket(), answers)?;
+        let control = parts
+            .is_controlled
+            .then(|| control::serve(&file.control_socket(), answers));
         Ok(Self {
-            _control: control,
-            _metrics: metrics,
+            _control: control.transpose()?.map(Mutex::new),
+            _metrics: metrics.map(Mutex::new),
             running,
             messages: Mutex::new(Some(messages)),
             orders: Mutex::new(Some(orders)),
             backend,
             judge,
             reloader,
+            local_addr,
         })
+    }
+
+    /// Where it listens: the port that the system chose, where the configuration says 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// As [`Provider::stop`], with this thread and for `limit` at most, the drain included. Needs no runtime.
+    ///
+    /// # Errors
+    /// Why it had ended before; [`Error::Overdue`]: it did not end in time and is left to itself.
+    pub fn shutdown(&self, limit: Duration) -> Result<(), Error> {
+        self.running.stop_within(limit)
     }
 
     /// The way to send messages to clients' programs, by their keys, and to take
@@ -184,6 +240,14 @@ impl Provider {
     /// It has stopped.
     pub async fn status(&self) -> Result<ProviderReport, Error> {
         self.running.status().await
+    }
+
+    /// As [`Provider::status`], with this thread and for `limit` at most. Needs no runtime.
+    ///
+    /// # Errors
+    /// It has stopped, or did not answer in time.
+    pub fn status_within(&self, limit: Duration) -> Result<ProviderReport, Error> {
+        self.running.status_within(limit)
     }
 
     /// Whether its clients may speak to a destination, and why: what `quell why` says.
@@ -286,9 +350,9 @@ fn roster(file: &ProviderFile) -> Result<Roster, Error> {
     Ok(Roster::try_new(clients)?)
 }
 
-fn settings(file: &ProviderFile) -> Result<ProviderSettings, Error> {
+fn settings(file: &ProviderFile, identity: Identity) -> Result<ProviderSettings, Error> {
     Ok(ProviderSettings {
-        identity: Identity::from_secret(&read_private_key(&file.private_key_file)?)?,
+        identity,
         listen: file.listen,
         core: file.core().try_new()?,
         roster: roster(file)?,

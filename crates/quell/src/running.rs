@@ -2,13 +2,15 @@
 //!
 //! The engine has a thread of its own with a current-thread runtime; everything
 //! of it lives and ends there. Whoever holds [`Running`] asks for a status, tells
-//! it to stop, waits for its end. Dropping it stops the engine and waits.
+//! it to stop, waits for its end. Dropping it stops the engine and waits; neither that nor a stop with a deadline needs a
+//! runtime of the caller's, or minds one.
 
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use quell_net::engine::Handle;
+use parking_lot::{Condvar, Mutex};
+use quell_net::engine::{Asked, Handle};
 use serde::Serialize;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -26,6 +28,27 @@ pub(crate) struct Running<R: Send + 'static> {
     thread: Mutex<Option<JoinHandle<Result<(), Error>>>>,
     /// Closed by the thread's end.
     alive: watch::Receiver<()>,
+    ending: Arc<Ending>,
+}
+
+/// How often a thread without a runtime looks again: whether there is room for a request, or an answer.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The thread's end, for threads that wait for it.
+#[derive(Default)]
+struct Ending {
+    over: Mutex<bool>,
+    news: Condvar,
+}
+
+/// Says that the thread has ended, however it did.
+struct Ends(Arc<Ending>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        *self.0.over.lock() = true;
+        self.0.news.notify_all();
+    }
 }
 
 impl<R: Send + 'static> Running<R> {
@@ -38,7 +61,11 @@ impl<R: Send + 'static> Running<R> {
     {
         let (tell, told) = mpsc::channel();
         let (life, alive) = watch::channel(());
+        let ending = Arc::new(Ending::default());
+        let ends = Ends(Arc::clone(&ending));
         let run = move || {
+            // Locals go in the reverse of this order: who waits finds all of it gone.
+            let _ends = ends;
             let _life = life;
             let runtime = Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|source| Error::System {
@@ -57,6 +84,7 @@ impl<R: Send + 'static> Running<R> {
                 handle,
                 thread: Mutex::new(Some(thread)),
                 alive,
+                ending,
             }),
             Ok(Err(error)) => Err(error),
             // It ended before it could tell: its result says why.
@@ -80,6 +108,27 @@ impl<R: Send + 'static> Running<R> {
         Ok(self.handle.status().await?)
     }
 
+    /// As [`Running::status`], with this thread, for `limit` at most.
+    ///
+    /// # Errors
+    /// It has stopped; [`Error::Silent`].
+    pub(crate) fn status_within(&self, limit: Duration) -> Result<R, Error> {
+        let until = Instant::now() + limit;
+        let mut asked: Option<Asked<R>> = None;
+        while Instant::now() < until {
+            match &mut asked {
+                None => asked = self.handle.try_status()?,
+                Some(answer) => {
+                    if let Some(status) = answer.try_answer()? {
+                        return Ok(status);
+                    }
+                }
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Err(Error::Silent { limit })
+    }
+
     /// Resolves when the engine has ended, by itself or because it was told to.
     pub(crate) async fn ended(&self) {
         let mut alive = self.alive.clone();
@@ -97,6 +146,38 @@ impl<R: Send + 'static> Running<R> {
         self.join()
     }
 
+    /// As [`Running::stop`], with this thread, for `limit` at most. What has not ended by then is left to itself.
+    ///
+    /// # Errors
+    /// Why it had ended before; [`Error::Overdue`].
+    pub(crate) fn stop_within(&self, limit: Duration) -> Result<(), Error> {
+        if self.stop_until(Some(Instant::now() + limit)) {
+            return self.join();
+        }
+        // Whoever drops this is not to wait for it either.
+        drop(self.thread.lock().take());
+        Err(Error::Overdue { limit })
+    }
+
+    /// Whether it has ended, by itself or before `until`.
+    fn stop_until(&self, until: Option<Instant>) -> bool {
+        let is_late = || until.is_some_and(|until| Instant::now() >= until);
+        while !self.handle.try_stop() {
+            if is_late() {
+                return false;
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        let mut over = self.ending.over.lock();
+        while !*over && !is_late() {
+            match until {
+                Some(until) => drop(self.ending.news.wait_until(&mut over, until)),
+                None => self.ending.news.wait(&mut over),
+            }
+        }
+        *over
+    }
+
     fn join(&self) -> Result<(), Error> {
         match self.thread.lock().take().map(JoinHandle::join) {
             None => Ok(()),
@@ -111,10 +192,7 @@ impl<R: Send + 'static> Drop for Running<R> {
         if self.thread.lock().is_none() {
             return;
         }
-        let Ok(runtime) = Builder::new_current_thread().build() else {
-            return;
-        };
-        runtime.block_on(self.handle.stop());
+        self.stop_until(None);
         // Whoever wants the reason of the end calls `stop`.
         let _ = self.join();
     }

@@ -20,6 +20,7 @@
 
 mod connection;
 mod outside;
+mod steer;
 mod user;
 
 use std::collections::{BTreeMap, BinaryHeap};

@@ -86,6 +86,7 @@ const DIRECTIONS: &[Allowance] = &[
         ],
         &["quell-lab", "quell-sim"],
     ),
+    ("quell-ffi", &["quell"], &[]),
     ("quell-cli", WHOLE, &[]),
     ("quell-benches", WHOLE, &["quell-cli"]),
     (

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `defaults` | the page of all defaults |
 //! | `graph` | which crate may depend on which, where the named libraries stand, lints, the dependency table |
+//! | `lean` | what an embedder's build draws in |
 //! | `limits` | sizes of files and functions, a doc on each file |
 //! | `mutants` | the table guard → test that fails without it |
 //! | `operator` | metrics, alerts, dashboard and runbook belong together |
@@ -19,6 +20,7 @@
 
 mod defaults;
 mod graph;
+mod lean;
 mod limits;
 mod mutants;
 mod operator;

@@ -15,6 +15,9 @@
 //! its stall is certain; and the exit that has just taken the races looks worse than
 //! those that did nothing, since what it was sent is still under way.
 //!
+//! An exit that a person selected is the primary one whenever it is usable, under either policy; the others stand in
+//! for it, and give it back.
+//!
 //! An exit that is not usable (not up, not proved, stalled, about to stop) gets a new
 //! flow only if none is. Then what is up comes before what is suspended: what waits
 //! there may still arrive.
@@ -68,6 +71,8 @@ pub(super) struct Chooser {
     primary: Option<ExitId>,
     /// The exit that took what the primary one did not answer, with `sticky`.
     second: Option<ExitId>,
+    /// What a person wants, before all else.
+    selected: Option<ExitId>,
     /// How often another exit became the primary one.
     moves: u64,
 }
@@ -79,6 +84,7 @@ impl Chooser {
             seed,
             primary: None,
             second: None,
+            selected: None,
             moves: 0,
         }
     }
@@ -86,6 +92,15 @@ impl Chooser {
     /// The exit that carries new flows, with `sticky`; the first that carried any, else.
     pub(super) fn primary(&self) -> Option<ExitId> {
         self.primary
+    }
+
+    /// Lets `exit` be the primary one whenever it is usable.
+    pub(super) fn select(&mut self, exit: Option<ExitId>) {
+        self.selected = exit;
+    }
+
+    pub(super) fn selected(&self) -> Option<ExitId> {
+        self.selected
     }
 
     pub(super) fn moves(&self) -> u64 {
@@ -101,6 +116,7 @@ impl Chooser {
         let primary = self.settle(candidates.clone());
         match self.policy {
             ExitPolicy::Sticky => primary,
+            ExitPolicy::Spread if primary.is_some() && primary == self.selected => primary,
             ExitPolicy::Spread => self.highest(candidates, destination),
         }
     }
@@ -154,6 +170,11 @@ impl Chooser {
         candidates: impl Iterator<Item = Candidate> + Clone,
     ) -> Option<ExitId> {
         let of = |exit| candidates.clone().find(|candidate| candidate.exit == exit);
+        let selected = self.selected.and_then(of);
+        if let Some(selected) = selected.filter(|c| c.standing >= Standing::Avoided) {
+            self.lead_with(selected.exit);
+            return Some(selected.exit);
+        }
         let present = self.primary.and_then(of);
         if let Some(present) = present.filter(|c| c.standing >= Standing::Avoided) {
             return Some(present.exit);
@@ -170,11 +191,15 @@ impl Chooser {
         let best = candidates.max_by(by_score);
         let better = |best: &Candidate| present.is_none_or(|had| best.standing > had.standing);
         if let Some(best) = best.filter(better) {
-            self.moves += u64::from(self.primary.is_some_and(|had| had != best.exit));
-            self.primary = Some(best.exit);
-            self.second = self.second.filter(|second| *second != best.exit);
+            self.lead_with(best.exit);
         }
         self.primary.filter(|_| best.is_some())
+    }
+
+    fn lead_with(&mut self, exit: ExitId) {
+        self.moves += u64::from(self.primary.is_some_and(|had| had != exit));
+        self.primary = Some(exit);
+        self.second = self.second.filter(|second| *second != exit);
     }
 
     /// A number that `candidate` draws for `destination`: the better, the higher.
@@ -271,6 +296,27 @@ mod tests {
         ];
         let chosen = chooser.choose(both.into_iter(), destination(2));
         assert_eq!(chosen, Some(ExitId(0)));
+    }
+
+    #[test]
+    fn a_selected_exit_leads_whenever_it_is_usable_and_returns() {
+        for policy in [ExitPolicy::Sticky, ExitPolicy::Spread] {
+            let mut chooser = Chooser::new(policy, 1);
+            let both = |standing| {
+                let other = candidate(0, Standing::Usable, 0.9);
+                [other, candidate(1, standing, 0.1)]
+            };
+            chooser.select(Some(ExitId(1)));
+            let mut chosen = |standing| {
+                let all = both(standing).into_iter();
+                (0..20).all(|n| chooser.choose(all.clone(), destination(n)) == Some(ExitId(1)))
+            };
+            assert!(chosen(Standing::Usable) && chosen(Standing::Avoided));
+            assert!(!chosen(Standing::Up) && !chosen(Standing::Waiting));
+            assert!(chosen(Standing::Usable));
+            chooser.select(None);
+            assert_eq!((chooser.selected(), chooser.moves()), (None, 2));
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@
 //! | `flows` | which flow is where |
 //! | `race`, `races` | over how many exits a connection is opened |
 //! | `carry`, `guard`, `address` | what becomes of a packet |
+//! | `steer` | hold, sleep, network, selection: what person and system say |
+//! | `story` | what an embedder is told |
 //!
 //! This file is the seam to the driver, which tells each fact with the exit and the
 //! number of the dial that it belongs to.
@@ -41,6 +43,8 @@ use super::members::Members;
 use super::output::{Loss, Output};
 use super::quiet::Quiet;
 use super::race::Racer;
+use super::steer::Steering;
+use super::story::Story;
 use super::verdict::No;
 use super::window::Window;
 use crate::bucket::TokenBucket;
@@ -93,6 +97,8 @@ pub struct Client {
     pub(super) dial_budget: DialBudget,
     pub(super) quiet: Quiet,
     pub(super) chooser: Chooser,
+    pub(super) steering: Steering,
+    pub(super) story: Story,
     pub(super) flows: FlowTable,
     pub(super) racer: Racer,
     /// Why the last copy that was due of its own accord was not sent.
@@ -176,6 +182,8 @@ impl Client {
             dial_budget: DialBudget::new(&config.dials),
             quiet: Quiet::new(config.quiet.clone(), now),
             chooser: Chooser::new(config.window.exit_policy, rng.random()),
+            steering: Steering::default(),
+            story: Story::new(now),
             flows: FlowTable::new(config.flows.clone(), rng.random()),
             racer: Racer::new(config.racer.clone(), rng.random()),
             race_held: None,
@@ -411,7 +419,11 @@ impl Client {
     /// Without a session packets are taken and dropped, counted: an application
     /// is to notice that there is no network, not to hang. One exit whose queue is full
     /// stops the TUN only when each exit that carries something is full.
+    /// Suspended it is not read: what waits there waits in the device.
     pub fn wants_packets(&self) -> bool {
+        if self.is_suspended() {
+            return false;
+        }
         let mut carrying = self.exits.live().filter(|exit| {
             exit.path.is_some()
                 && (self.flows.flows_on(exit.id) > 0 || self.chooser.primary() == Some(exit.id))
@@ -480,6 +492,9 @@ impl Client {
         if let Some(output) = self.out.pop_front() {
             return Some(output);
         }
+        if self.is_suspended() {
+            return None;
+        }
         let count = self.exits.len();
         for _ in 0..count {
             let index = if self.turn < count { self.turn } else { 0 };
@@ -515,9 +530,14 @@ impl Client {
         if !self.out.is_empty() {
             return Some((self.now, "output"));
         }
+        if self.is_suspended() {
+            return None;
+        }
         let wanted = |exit: &Exit| exit.poll_timeout(self.window.is_member(exit.id));
+        let held = self.is_held();
         let own = [
-            self.window.poll_timeout(),
+            self.window.poll_timeout().filter(|_| !held),
+            self.steering.poll_timeout(),
             self.racer.poll_timeout(),
             self.flows.poll_timeout(),
             self.review_wanted.then_some((self.now, "window")),
@@ -532,6 +552,10 @@ impl Client {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        if self.is_suspended() {
+            return;
+        }
+        self.wake_if_due(now);
         for index in 0..self.exits.len() {
             if !self.exits.is_live(index) {
                 continue;

@@ -43,6 +43,8 @@ pub(super) struct Look {
 pub(super) struct Surroundings {
     /// The control plane is degraded.
     pub(super) degraded: bool,
+    /// Bytes on the network beneath cost.
+    pub(super) metered: bool,
     /// The own uplink is in doubt.
     pub(super) in_doubt: bool,
     /// Flows that are open.
@@ -71,18 +73,29 @@ pub(super) struct GrowthRoom {
 
 /// Exits that what is there to carry is worth.
 pub(super) fn exits_wanted(around: &Surroundings, config: &WindowConfig) -> usize {
+    let least = exits_least(around, config);
     match config.exit_policy {
-        ExitPolicy::Sticky => config.window_min,
+        ExitPolicy::Sticky => least,
+        ExitPolicy::Spread if around.metered => least,
         ExitPolicy::Spread => {
             let wanted = around.flows.div_ceil(config.flows_per_exit.max(1));
-            wanted.clamp(config.window_min, config.window_max)
+            wanted.clamp(least, config.window_max)
         }
+    }
+}
+
+/// Exits that are kept whatever there is to carry: one alone where bytes cost and that one is well.
+pub(super) fn exits_least(around: &Surroundings, config: &WindowConfig) -> usize {
+    if around.metered && around.usable > 0 {
+        1
+    } else {
+        config.window_min
     }
 }
 
 /// Whether the window may take in one exit more than it needs.
 ///
-/// In this order: degraded, in doubt, full, no demand, nobody there.
+/// In this order: degraded, in doubt, metered, full, no demand, nobody there.
 pub(super) fn may_grow(
     around: &Surroundings,
     room: &GrowthRoom,
@@ -93,6 +106,9 @@ pub(super) fn may_grow(
     }
     if around.in_doubt {
         return Err(No::UplinkInDoubt);
+    }
+    if around.metered {
+        return Err(No::Metered);
     }
     if room.members >= config.window_max {
         return Err(No::WindowFull);
@@ -165,28 +181,35 @@ fn speaks_against(look: &Look) -> Option<(Evidence, &'static str)> {
     None
 }
 
-/// Copies of one thing that may wait for an answer at the same time.
-pub(super) fn race_width(degraded: bool, config: &RacerConfig) -> usize {
-    //
-    if degraded {
-        1
-    } else {
-        config.race_client_count
+/// Why no copy is sent that was not asked for: the control plane is degraded, or bytes cost.
+pub(super) fn narrows(degraded: bool, metered: bool) -> Option<No> {
+    match (degraded, metered) {
+        (true, _) => Some(No::Degraded),
+        (false, true) => Some(No::Metered),
+        (false, false) => None,
+    }
+}
+
+/// Copies of one thing that may wait for an answer at the same time, `narrow` where something [`narrows`] them.
+pub(super) fn race_width(narrow: Option<No>, config: &RacerConfig) -> usize {
+    match narrow {
+        Some(_) => 1,
+        None => config.race_client_count,
     }
 }
 
 /// Whether one more copy may be sent beside those that wait for an answer.
 ///
-/// In this order: races are off; the control plane is degraded; as many copies wait as
+/// In this order: races are off; something [`narrows`] them; as many copies wait as
 /// may. Whether there is another exit, and what it costs, is asked by who sends it.
-pub(super) fn may_race(live: usize, degraded: bool, config: &RacerConfig) -> Result<(), No> {
+pub(super) fn may_race(live: usize, narrow: Option<No>, config: &RacerConfig) -> Result<(), No> {
     if config.race == Raced::Off {
         return Err(No::RacesOff);
     }
-    if live < race_width(degraded, config) {
+    if live < race_width(narrow, config) {
         return Ok(());
     }
-    Err(if degraded { No::Degraded } else { No::RaceFull })
+    Err(narrow.unwrap_or(No::RaceFull))
 }
 
 #[cfg(test)]
@@ -254,6 +277,28 @@ mod tests {
     fn sticky_wants_no_more_than_the_minimum() {
         assert_eq!(exits_wanted(&around(), &WindowConfig::default()), 2);
         assert_eq!(exits_wanted(&around(), &spread()), 6);
+    }
+
+    #[test]
+    fn metered_one_exit_is_enough_while_it_is_well() {
+        let metered = Surroundings {
+            metered: true,
+            usable: 1,
+            ..around()
+        };
+        let stalled = Surroundings {
+            usable: 0,
+            ..metered
+        };
+        for config in [WindowConfig::default(), spread()] {
+            assert_eq!(exits_wanted(&metered, &config), 1);
+            assert_eq!(exits_wanted(&stalled, &config), config.window_min);
+        }
+        let room = GrowthRoom {
+            members: 2,
+            has_candidate: true,
+        };
+        assert_eq!(may_grow(&metered, &room, &spread()), Err(No::Metered));
     }
 
     fn look() -> Look {
@@ -399,14 +444,17 @@ mod tests {
     fn two_copies_may_race_and_one_while_degraded() {
         //
         let config = RacerConfig::default();
-        assert_eq!(may_race(1, false, &config), Ok(()));
-        assert_eq!(may_race(2, false, &config), Err(No::RaceFull));
-        assert_eq!(may_race(0, true, &config), Ok(()));
-        assert_eq!(may_race(1, true, &config), Err(No::Degraded));
+        let race = |live, degraded, metered| may_race(live, narrows(degraded, metered), &config);
+        assert_eq!(race(1, false, false), Ok(()));
+        assert_eq!(race(2, false, false), Err(No::RaceFull));
+        assert_eq!(race(0, true, false), Ok(()));
+        assert_eq!(race(1, true, false), Err(No::Degraded));
+        assert_eq!(race(0, false, true), Ok(()));
+        assert_eq!(race(1, false, true), Err(No::Metered));
         let off = RacerConfig {
             race: Raced::Off,
             ..config
         };
-        assert_eq!(may_race(0, false, &off), Err(No::RacesOff));
+        assert_eq!(may_race(0, None, &off), Err(No::RacesOff));
     }
 }

@@ -139,6 +139,7 @@ impl Client {
     pub(super) fn surroundings(&self, now: Instant) -> Surroundings {
         Surroundings {
             degraded: self.signal.is_degraded(now),
+            metered: self.steering.network.metered,
             in_doubt: self.doubt.is_in_doubt(now),
             flows: self.flows.len(),
             usable: self.exits.live().filter(|exit| exit.is_usable()).count(),
@@ -148,6 +149,9 @@ impl Client {
     /// Asks the window whether it should be another, and does what it says.
     pub(super) fn review(&mut self, now: Instant) {
         self.review_wanted = false;
+        if self.is_held() {
+            return;
+        }
         self.measure(now);
         let looks: Vec<_> = self.exits.iter().map(|exit| self.look(exit, now)).collect();
         let around = self.surroundings(now);

@@ -24,6 +24,8 @@ mod races;
 mod score;
 mod session;
 mod snapshot;
+mod steer;
+mod story;
 mod verdict;
 mod window;
 
@@ -34,6 +36,8 @@ pub use exit_id::ExitId;
 pub use output::{Loss, Notice, Output};
 pub use race::RaceCounters;
 pub(crate) use score::Carried;
+pub use steer::{NETWORK_WAKE_INTERVAL, Network};
+pub use story::{Told, USAGE_INTERVAL, UsageMeter};
 pub use window::WindowStatus;
 
 /// Most exits that a client has a place for: more would be looked at with every new flow.

@@ -32,8 +32,7 @@ impl Client {
         }
         let exit = self.choose(&key, &[], now).ok_or(DropReason::NoTunnel)?;
         self.flows.open(key, exit, first_sequence(&packet), now);
-        let degraded = self.signal.is_degraded(now);
-        let raced = may::may_race(0, degraded, self.racer.config()).is_ok()
+        let raced = may::may_race(0, self.narrows(now), self.racer.config()).is_ok()
             && self.racer.begin(key, packet.clone(), now);
         let pack = self.send(exit, packet, now)?;
         if raced {
@@ -44,8 +43,7 @@ impl Client {
 
     /// The user's TCP had no answer: its packet goes another way.
     fn ask_again(&mut self, key: &FlowKey, packet: Bytes, now: Instant) -> Result<(), DropReason> {
-        let degraded = self.signal.is_degraded(now);
-        let width = may::race_width(degraded, self.racer.config());
+        let width = may::race_width(self.narrows(now), self.racer.config());
         match self.racer.again(key, packet.clone(), width, now) {
             Some(Again::Refuse(refusal)) => {
                 self.out.push_back(Output::Deliver(refusal));
@@ -132,8 +130,7 @@ impl Client {
     /// budget.
     fn may_send_unasked(&mut self, key: &FlowKey, now: Instant) -> Result<(ExitId, Bytes), No> {
         let live: Vec<_> = self.racer.live(key).collect();
-        let degraded = self.signal.is_degraded(now);
-        may::may_race(live.len(), degraded, self.racer.config())?;
+        may::may_race(live.len(), self.narrows(now), self.racer.config())?;
         let except = if live.is_empty() {
             self.failed_exit(key)
         } else {
@@ -146,6 +143,11 @@ impl Client {
         } else {
             Err(No::RaceBudget)
         }
+    }
+
+    /// Why no copy is sent that was not asked for.
+    fn narrows(&self, now: Instant) -> Option<No> {
+        may::narrows(self.signal.is_degraded(now), self.steering.network.metered)
     }
 
     /// Copies of the question about a flow that wait for an answer.

@@ -14,6 +14,10 @@ use crate::flap::Decision;
 pub(super) enum No {
     /// The control plane is degraded.
     Degraded,
+    /// Bytes on the network beneath cost.
+    Metered,
+    /// It was selected.
+    Selected,
     /// The own uplink is in doubt.
     UplinkInDoubt,
     /// The window has as many exits as it may.
@@ -83,6 +87,8 @@ impl No {
             | Self::CanarySent { until }
             | Self::DialBudget { until } => Some(until),
             Self::Degraded
+            | Self::Metered
+            | Self::Selected
             | Self::UplinkInDoubt
             | Self::WindowFull
             | Self::Sufficient
@@ -113,6 +119,8 @@ impl fmt::Display for No {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Degraded => "the backend is degraded",
+            Self::Metered => "the network is metered",
+            Self::Selected => "it was selected",
             Self::UplinkInDoubt => "the own uplink is in doubt",
             Self::WindowFull => "the window is full",
             Self::Sufficient => "the exits there are suffice",

@@ -24,6 +24,9 @@
 //!
 //! A *change* of membership is an eviction with its replacement, or a step of growth.
 //!
+//! An exit that a person *selected* is a member from the next review on, whatever is said against it; while it is not well
+//! the window has one more.
+//!
 //! Between reviews a member is *avoided* whose score fell below half of the window's
 //! median, until it is above four fifths of it: it gets no new flow while there is
 //! another, so that it empties, and can be evicted without breaking anything.
@@ -115,6 +118,7 @@ pub(super) struct Window {
     reviewed_at: Instant,
     /// Something is not as it should be: the next review comes by itself.
     restless: bool,
+    selected: Option<ExitId>,
     growth: Result<(), No>,
     status: WindowStatus,
 }
@@ -130,6 +134,7 @@ impl Window {
             rng: SmallRng::seed_from_u64(seed),
             reviewed_at: now,
             restless: true,
+            selected: None,
             growth: Err(No::Sufficient),
             status: WindowStatus::default(),
         }
@@ -145,6 +150,23 @@ impl Window {
         if let Some(slot) = self.slots.get_mut(exit.index()) {
             *slot = Slot::new(&self.config);
         }
+    }
+
+    /// Keeps this exit, whatever is said against it.
+    pub(super) fn select(&mut self, exit: Option<ExitId>) {
+        self.selected = exit;
+    }
+
+    /// Lets all members go, without a rest: whose they were.
+    pub(super) fn dismiss(&mut self, why: &str) -> Vec<ExitId> {
+        let ids = (0..).map(ExitId).zip(&self.slots);
+        let members = ids.filter(|(_, slot)| slot.member_since.is_some());
+        let members: Vec<_> = members.map(|(exit, _)| exit).collect();
+        for exit in &members {
+            self.leave(*exit, why, &mut Vec::new());
+        }
+        self.status.members = 0;
+        members
     }
 
     // --- answers ---------------------------------------------------------
@@ -232,7 +254,7 @@ impl Window {
         self.forget(now);
         self.compare(looks);
         let mut steps = Vec::new();
-        self.fill(looks, now, &mut steps);
+        self.fill(looks, around, now, &mut steps);
         self.evict(looks, around, damper, now, &mut steps);
         self.grow(looks, around, now, &mut steps);
         self.shrink(looks, around, now, &mut steps);
@@ -281,14 +303,19 @@ impl Window {
         }
     }
 
-    /// Members that mean to stay.
+    /// Members that mean to stay; one that was selected, and is not well, is kept beside them.
     fn staying(&self, looks: &[Look]) -> usize {
-        let stays = |look: &&Look| self.is_member(look.exit) && !look.is_draining;
+        let fails = |look: &Look| self.selected == Some(look.exit) && !look.is_usable;
+        let stays = |look: &&Look| self.is_member(look.exit) && !look.is_draining && !fails(look);
         looks.iter().filter(stays).count()
     }
 
-    fn fill(&mut self, looks: &[Look], now: Instant, steps: &mut Vec<Step>) {
-        while self.staying(looks) < self.config.window_min {
+    fn fill(&mut self, looks: &[Look], around: &Surroundings, now: Instant, steps: &mut Vec<Step>) {
+        let selected = self.selected.filter(|exit| !self.is_member(*exit));
+        if let Some(selected) = selected {
+            self.join(selected, now, steps);
+        }
+        while self.staying(looks) < may::exits_least(around, &self.config) {
             // Better one that should rest than none.
             let next = self
                 .draw(looks, false, now)
@@ -358,9 +385,15 @@ impl Window {
     ) {
         let members: Vec<_> = looks.iter().filter(|l| self.is_member(l.exit)).collect();
         for look in members {
+            if self.selected == Some(look.exit) {
+                if let Some(slot) = self.slots.get_mut(look.exit.index()) {
+                    slot.kept = Some(No::Selected);
+                }
+                continue;
+            }
             let room = self.eviction_room(look, looks, now);
             match may::may_evict(look, around, &room, &self.config, damper, now) {
-                Ok((_, why)) => self.send_away(look.exit, why, looks, now, steps),
+                Ok((_, why)) => self.send_away((look.exit, why), looks, around, now, steps),
                 Err(no) => {
                     if let Some(slot) = self.slots.get_mut(look.exit.index()) {
                         slot.kept = Some(no);
@@ -391,9 +424,9 @@ impl Window {
 
     fn send_away(
         &mut self,
-        exit: ExitId,
-        why: &str,
+        (exit, why): (ExitId, &str),
         looks: &[Look],
+        around: &Surroundings,
         now: Instant,
         steps: &mut Vec<Step>,
     ) {
@@ -407,7 +440,7 @@ impl Window {
         }
         self.status.evictions += 1;
         self.evicted_at.push_back(now);
-        self.fill(looks, now, steps);
+        self.fill(looks, around, now, steps);
     }
 
     fn grow(&mut self, looks: &[Look], around: &Surroundings, now: Instant, steps: &mut Vec<Step>) {
@@ -438,7 +471,8 @@ impl Window {
             let since = self.slot(look.exit).and_then(|slot| slot.member_since);
             let age = since.map(|since| now.saturating_duration_since(since));
             let old = age.is_some_and(|age| age >= self.config.membership_min);
-            old && look.flows == 0 && !look.is_primary && !look.is_draining
+            let is_free = !look.is_primary && self.selected != Some(look.exit);
+            old && look.flows == 0 && is_free && !look.is_draining
         };
         let worst = looks
             .iter()
@@ -458,7 +492,7 @@ impl Window {
         let staying = self.staying(looks);
         let surplus = staying > may::exits_wanted(around, &self.config);
         let others = looks.len() > self.count();
-        surplus || others && (unwell || staying < self.config.window_min)
+        surplus || others && (unwell || staying < may::exits_least(around, &self.config))
     }
 }
 

@@ -319,3 +319,46 @@ fn weights_decide_who_joins_in_the_long_run() {
     }
     assert!((270..330).contains(&first), "{first}");
 }
+
+#[test]
+fn metered_the_second_exit_leaves_and_comes_back_when_the_first_stalls() {
+    let mut lab = Lab::new(3, WindowConfig::default());
+    assert_eq!(lab.window.members(), 2);
+    lab.around.metered = true;
+    lab.now += 59 * S;
+    assert_eq!(lab.review().1, [] as [u16; 0], "a member for a minute");
+    lab.now += S;
+    assert_eq!(lab.review().1.len(), 1);
+    assert_eq!(lab.window.members(), 1);
+    lab.around.usable = 0;
+    assert_eq!(lab.review().0.len(), 1);
+    assert_eq!(lab.window.members(), 2);
+}
+
+#[test]
+fn a_selected_exit_joins_at_once_and_is_kept_and_replaced_while_it_is_not_well() {
+    let mut lab = Lab::new(4, WindowConfig::default());
+    let outside = (0..4)
+        .find(|id| !lab.window.is_member(ExitId(*id)))
+        .unwrap();
+    lab.window.select(Some(ExitId(outside)));
+    assert_eq!(lab.review().0, [outside]);
+    let look = usize::from(outside);
+    lab.looks[look].is_usable = false;
+    lab.looks[look].has_session = false;
+    lab.looks[look].dial_failures = 9;
+    lab.now += 600 * S;
+    lab.review();
+    assert!(lab.window.is_member(ExitId(outside)), "kept");
+    assert_eq!(lab.window.members(), 3, "and two that carry");
+    lab.window.select(None);
+    assert_eq!(lab.review().1, [outside]);
+}
+
+#[test]
+fn who_is_dismissed_does_not_rest() {
+    let mut lab = Lab::new(2, WindowConfig::default());
+    assert_eq!(lab.window.dismiss("held").len(), 2);
+    assert_eq!(lab.window.members(), 0);
+    assert_eq!(lab.review().0.len(), 2);
+}

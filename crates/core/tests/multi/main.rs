@@ -5,4 +5,5 @@ mod cases;
 mod catalog;
 mod failover;
 mod race;
+mod steer;
 mod swarm;

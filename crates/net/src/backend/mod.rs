@@ -32,6 +32,7 @@ use quell_tun::LogGate;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Serialize;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use self::ask::Answer;
@@ -118,6 +119,8 @@ pub struct BackendHandle(Arc<Shared>);
 struct Shared {
     backends: Vec<Backend>,
     all: Arc<Backends>,
+    /// Told when one of them turned.
+    turns: Arc<Notify>,
 }
 
 /// One backend.
@@ -126,6 +129,7 @@ struct Backend {
     url: Option<BackendUrl>,
     health: Arc<BackendHealth>,
     book: Mutex<Book>,
+    turns: Arc<Notify>,
 }
 
 /// What is known of a backend beyond its health: for people alone.
@@ -147,10 +151,12 @@ impl BackendHandle {
     pub fn new(settings: &BackendSettings, seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let epoch = now();
+        let turns = Arc::new(Notify::new());
         let mut backend = |url| Backend {
             url,
             health: Arc::new(BackendHealth::new(settings.health.clone(), epoch, &mut rng)),
             book: Mutex::new(Book::new(SmallRng::from_rng(&mut rng))),
+            turns: Arc::clone(&turns),
         };
         let backends: Vec<_> = match settings.urls.as_slice() {
             [] => vec![backend(None)],
@@ -158,7 +164,11 @@ impl BackendHandle {
         };
         let healths = backends.iter().map(|backend| Arc::clone(&backend.health));
         let all = Arc::new(Backends::new(healths));
-        Self(Arc::new(Shared { backends, all }))
+        Self(Arc::new(Shared {
+            backends,
+            all,
+            turns,
+        }))
     }
 
     /// The health of the first backend, which is quell's own kind where there is one.
@@ -177,6 +187,11 @@ impl BackendHandle {
     /// What the core listens to.
     pub fn signal(&self) -> Signal {
         Signal::new(Arc::clone(&self.0.all) as _)
+    }
+
+    /// Told when a backend turned from well to degraded or back.
+    pub(crate) fn turns(&self) -> Arc<Notify> {
+        Arc::clone(&self.0.turns)
     }
 
     /// Whether all backends are degraded.
@@ -274,6 +289,9 @@ impl Backend {
         let mut book = self.book.lock();
         book.answered |= failure.is_none();
         book.failure = failure;
+        if book.degraded != degraded {
+            self.turns.notify_one();
+        }
         let Some(stands_for) = book.turn(degraded, now) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! The client's engine.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -10,19 +10,21 @@ use quell_core::health::sleep::SleepWatch;
 use quell_core::multi::{CatalogExit, Client, ExitId, ExitSettings, Loss, Output};
 use quell_core::path::Violation;
 use quell_core::send::Backpressure;
-use quell_core::status::{ClientStatus, TunnelAddresses};
-use quell_tun::{StopHandle, TunReader, TunWriter};
+use quell_core::status::ClientStatus;
 use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
 use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
+pub use super::device::{Device, DeviceState};
+use super::event::{ExitName, Teller, Telling, event_of};
 use super::link::{Link, LinkEvent, Settling};
 use super::messages::{self, Mailbox, Messages, Outgoing};
 use super::notes::{self, Kind, Notes};
 use super::paying::{ContractsEnded, ContractsReport, PaySettings, Paying, Payments};
 use super::sleep;
+use super::steer::{self, Steer, Steered};
 use super::ways::{self, Caller, Connection, Dialled, Way, WayEvent};
 use super::{HANDOVERS_MAX, Handle, Request, now, sleep_until};
 use crate::backend::{BackendHandle, BackendReport, BackendSettings, Prober};
@@ -30,7 +32,7 @@ use crate::carrier::QuicReport;
 use crate::error::NetError;
 use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
-use crate::socket::{SocketWatch, UdpReport};
+use crate::socket::{Protect, SocketWatch, UdpReport};
 use crate::transport::TransportSettings;
 
 /// How long the end of a connection may take to leave the machine.
@@ -73,27 +75,6 @@ pub struct ClientSettings {
     pub agent: String,
 }
 
-/// The packets' device: a TUN, or a channel.
-pub struct Device {
-    /// The reading half.
-    pub reader: Box<dyn TunReader>,
-    /// The writing half.
-    pub writer: Box<dyn TunWriter>,
-    /// Wakes the reading half when all ends.
-    pub stop: StopHandle,
-}
-
-/// What the device should look like.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeviceState {
-    /// Addresses of the current session; `None` before the first.
-    pub addresses: Option<TunnelAddresses>,
-    /// The MTU, in bytes; 0 before the first session.
-    pub mtu: u16,
-    /// Where the tunnel's own datagrams go, of each provider that was found.
-    pub underlay: Vec<IpAddr>,
-}
-
 /// What the driver knows of a provider.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ServerReport {
@@ -132,6 +113,8 @@ enum Event {
     Message(Outgoing<()>),
     Catalog,
     Contracts(ContractsEnded),
+    /// The embedder wants something, or the control plane stands otherwise.
+    Steered,
     /// The embedder takes messages again, or the device packets.
     Room,
     Timeout,
@@ -159,6 +142,10 @@ pub struct ClientEngine {
     settling: Settling,
     sleep: SleepWatch,
     payments: Option<Payments>,
+    steered: Steered,
+    telling: Option<Telling>,
+    /// The device is to look otherwise than was told.
+    device_is_new: bool,
 }
 
 impl ClientEngine {
@@ -209,6 +196,9 @@ impl ClientEngine {
             settling: Settling::default(),
             sleep: SleepWatch::default(),
             payments: None,
+            steered: steer::pair().1,
+            telling: None,
+            device_is_new: false,
         };
         Ok((engine, handle, wanted))
     }
@@ -239,6 +229,23 @@ impl ClientEngine {
         paying
     }
 
+    /// The way to steer it; the last call counts.
+    pub fn steer(&mut self) -> Steer {
+        let (steer, steered) = steer::pair();
+        self.steered = steered;
+        steer
+    }
+
+    /// Lets `teller` hear what happens. It is called on the engine's thread and must not wait.
+    pub fn tell(&mut self, teller: Teller) {
+        self.telling = Some(Telling::new(teller));
+    }
+
+    /// Shows each socket to `protect` before its first byte. To be called before it runs.
+    pub fn protect(&mut self, protect: Protect) {
+        self.watch.protect = Some(protect);
+    }
+
     /// The control plane: what is known of it, and the way to tell more.
     pub fn backend(&self) -> BackendHandle {
         self.prober.handle()
@@ -249,11 +256,16 @@ impl ClientEngine {
     /// # Errors
     /// The TUN failed for good.
     pub async fn run(mut self) -> Result<(), NetError> {
-        // A client wants a session for as long as it runs.
-        let (_wanted, is_wanted) = watch::channel(true);
+        // A client wants a session for as long as it runs, but for pauses.
+        let (wanted, is_wanted) = watch::channel(true);
+        let mut wants = true;
         let _questions = self.prober.start(&is_wanted);
         loop {
             self.drain();
+            let paused = self.core.is_held() || self.core.is_suspended();
+            if std::mem::replace(&mut wants, !paused) == paused {
+                wanted.send_replace(!paused);
+            }
             match self.wait().await {
                 Event::Request(Some(Request::Status(answer))) => {
                     // Whoever asked may have gone.
@@ -266,7 +278,7 @@ impl ClientEngine {
                 Event::Message(outgoing) => self.outgoing = Some(outgoing),
                 Event::Catalog => self.take_catalog(),
                 Event::Contracts(ended) => self.on_contracts(ended),
-                Event::Room => {}
+                Event::Room | Event::Steered => {}
                 Event::Timeout => self.core.handle_timeout(now()),
             }
         }
@@ -278,6 +290,7 @@ impl ClientEngine {
         self.turn = self.turn.wrapping_add(1);
         let inbox = self.mailbox.sender();
         let device = self.outlet.room();
+        let outages = self.prober.handle().turns();
         tokio::select! {
             (exit, event) = ways::next_event(&mut self.ways, &self.core, self.turn) => {
                 Event::Way(exit, event)
@@ -287,6 +300,8 @@ impl ClientEngine {
             outgoing = self.mailbox.next(), if self.outgoing.is_none() => Event::Message(outgoing),
             () = told(&mut self.catalog) => Event::Catalog,
             ended = ended(&mut self.payments) => Event::Contracts(ended),
+            () = self.steered.changed() => Event::Steered,
+            () = outages.notified() => Event::Steered,
             () = messages::room(&inbox), if self.core.has_message() => Event::Room,
             () = device.notified(), if self.outlet.is_waiting() => Event::Room,
             () = sleep_until(deadline) => Event::Timeout,
@@ -309,6 +324,7 @@ impl ClientEngine {
     }
 
     fn take_catalog(&mut self) {
+        self.steered.look_again();
         let servers = self.catalog.borrow_and_update().clone();
         let listed = servers.iter().map(|server| CatalogExit {
             key: server.key,
@@ -437,6 +453,7 @@ impl ClientEngine {
             self.core.on_wake(now);
         }
         self.core.on_wire(self.watch.bytes_out(), now);
+        self.be_steered(now);
         self.carry_messages(now);
         self.pay_what_is_due(now);
         for _ in 0..HANDOVERS_MAX {
@@ -451,6 +468,46 @@ impl ClientEngine {
             }
         }
         self.outlet.flush();
+        self.tell_what_happened(now);
+    }
+
+    fn be_steered(&mut self, now: Instant) {
+        let servers = &self.settings.servers;
+        let place = |key: &PublicKey| {
+            let index = servers.iter().position(|server| server.key == *key)?;
+            Some(ExitId(u16::try_from(index).ok()?))
+        };
+        self.steered.apply(&mut self.core, place, now);
+    }
+
+    fn tell_what_happened(&mut self, now: Instant) {
+        let Some(mut telling) = self.telling.take() else {
+            return;
+        };
+        if std::mem::take(&mut self.device_is_new) {
+            telling.look_at_device(&self.device.borrow());
+        }
+        while let Some(told) = self.core.poll_told(now) {
+            let reason = || self.core.status(now).reason;
+            let last = || {
+                let payments = self.payments.as_ref()?;
+                Some(Duration::from_secs(payments.report(now).survives_s))
+            };
+            telling.tell(event_of(told, reason, last, |exit| self.name(exit)));
+        }
+        let counters = self.watch.counters();
+        telling.look_at_usage(counters.bytes_out, counters.bytes_in, now);
+        self.telling = Some(telling);
+    }
+
+    fn name(&self, exit: ExitId) -> ExitName {
+        let server = self.settings.servers.get(exit.index());
+        ExitName {
+            name: server.map(|server| server.name.clone()).unwrap_or_default(),
+            public_key: server
+                .map(|server| server.key.to_string())
+                .unwrap_or_default(),
+        }
     }
 
     /// Lets what was handed to QUIC leave; whether there was anything.
@@ -527,10 +584,15 @@ impl ClientEngine {
             Output::MessagesEnded { exit, end } => {
                 warn!("no more messages to {}: {end}", self.remote(exit));
             }
-            Output::Configure(addresses) => self
-                .device
-                .send_modify(|state| state.addresses = Some(addresses)),
-            Output::Mtu(mtu) => self.device.send_modify(|state| state.mtu = mtu),
+            Output::Configure(addresses) => {
+                self.device_is_new = true;
+                self.device
+                    .send_modify(|state| state.addresses = Some(addresses));
+            }
+            Output::Mtu(mtu) => {
+                self.device_is_new = true;
+                self.device.send_modify(|state| state.mtu = mtu);
+            }
             Output::Close { exit, violation } => {
                 if let Some(link) = self.link(exit) {
                     link.close(&violation);

@@ -6,6 +6,8 @@
 //! time, drain what the core says, sleep until what the core says.
 
 pub mod client;
+mod device;
+mod event;
 
 mod link;
 mod messages;
@@ -13,13 +15,16 @@ mod notes;
 pub mod paying;
 pub mod provider;
 mod sleep;
+mod steer;
 mod ways;
 
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
+pub use event::{Event, ExitName, Teller};
 pub use messages::Messages;
+pub use steer::Steer;
 
 use crate::error::NetError;
 
@@ -38,6 +43,23 @@ enum Request<S> {
 /// How the rest of the process talks to a running engine.
 pub struct Handle<S> {
     requests: mpsc::Sender<Request<S>>,
+}
+
+/// An answer on its way.
+pub struct Asked<S>(oneshot::Receiver<S>);
+
+impl<S> Asked<S> {
+    /// The answer, if it is there.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub fn try_answer(&mut self) -> Result<Option<S>, NetError> {
+        match self.0.try_recv() {
+            Ok(status) => Ok(Some(status)),
+            Err(oneshot::error::TryRecvError::Empty) => Ok(None),
+            Err(oneshot::error::TryRecvError::Closed) => Err(NetError::Stopped),
+        }
+    }
 }
 
 impl<S> Clone for Handle<S> {
@@ -63,6 +85,26 @@ impl<S> Handle<S> {
         let asked = self.requests.send(Request::Status(answer)).await;
         asked.map_err(|_| NetError::Stopped)?;
         status.await.map_err(|_| NetError::Stopped)
+    }
+
+    /// Asks what the engine is doing, without waiting; `None`: it is asked many things at the moment.
+    ///
+    /// # Errors
+    /// It has stopped.
+    pub fn try_status(&self) -> Result<Option<Asked<S>>, NetError> {
+        let (answer, status) = oneshot::channel();
+        match self.requests.try_send(Request::Status(answer)) {
+            Ok(()) => Ok(Some(Asked(status))),
+            Err(mpsc::error::TrySendError::Full(_)) => Ok(None),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(NetError::Stopped),
+        }
+    }
+
+    /// As [`Handle::stop`], without waiting: whether it was told, or has stopped already. An engine that is asked many
+    /// things at the moment is to be told again.
+    pub fn try_stop(&self) -> bool {
+        let told = self.requests.try_send(Request::Stop);
+        !matches!(told, Err(mpsc::error::TrySendError::Full(_)))
     }
 
     /// Ends the engine in good order. It has ended when its `run` returns.

@@ -362,7 +362,9 @@ impl Payments {
             provider_key: party.provider_key,
             day,
         };
-        Some(seal::sign_binding(self.own.secret_key(), terms))
+        // A key that is held elsewhere may be locked: the want is asked for again.
+        let signature = self.own.sign(&terms.to_signed_part()).ok()?;
+        Some(SignedBinding { terms, signature })
     }
 
     /// How the request ended.

@@ -63,7 +63,7 @@ use crate::error::NetError;
 use crate::identity::Identity;
 use crate::pump::{self, DeviceCounters, Inlet, Outlet, Pump};
 use crate::quic::{self, Connection, Endpoint, Incoming, RecvStream, SendStream};
-use crate::socket::{SocketWatch, UdpReport};
+use crate::socket::{Protect, SocketWatch, UdpReport};
 use crate::transport::TransportSettings;
 use crate::{tls, words};
 
@@ -153,8 +153,22 @@ impl ProviderEngine {
         device: Device,
         seed: u64,
     ) -> Result<(Self, Handle<ProviderReport>), NetError> {
+        Self::with_protect(settings, device, None, seed)
+    }
+
+    /// As [`ProviderEngine::new`]; `protect` sees the socket before its first byte.
+    ///
+    /// # Errors
+    /// As those, and what `protect` says.
+    pub fn with_protect(
+        settings: ProviderSettings,
+        device: Device,
+        protect: Option<Protect>,
+        seed: u64,
+    ) -> Result<(Self, Handle<ProviderReport>), NetError> {
         let prober = Prober::new(&settings.backend, seed)?;
-        let watch = SocketWatch::default();
+        let mut watch = SocketWatch::default();
+        watch.protect = protect;
         let endpoint = quic::listen(
             &settings.identity,
             settings.listen,

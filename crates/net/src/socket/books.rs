@@ -5,6 +5,9 @@
 //! QUIC wanted to send ends as sent or as lost; a refusal that waited and then
 //! passed is both a refusal and, once, a datagram sent.
 
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,6 +64,24 @@ impl UdpReport {
     }
 }
 
+/// An embedder's hook that sees each socket before its first byte: Android's `VpnService.protect`, a mark, a binding to an
+/// interface. An error keeps the socket from being used, and the dial fails with it.
+#[derive(Clone)]
+pub struct Protect(Arc<dyn Fn(BorrowedFd<'_>) -> io::Result<()> + Send + Sync>);
+
+impl Protect {
+    /// A hook. It is called on the engine's thread, once a socket.
+    pub fn new(hook: impl Fn(BorrowedFd<'_>) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hook))
+    }
+}
+
+impl fmt::Debug for Protect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Protect").finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counts {
     datagrams_out: AtomicU64,
@@ -81,6 +102,8 @@ struct Counts {
 /// opens over time.
 #[derive(Debug, Clone, Default)]
 pub struct SocketWatch {
+    /// Whom each socket is shown before its first byte.
+    pub(crate) protect: Option<Protect>,
     counts: Arc<Counts>,
     departed: Arc<Notify>,
     #[cfg(test)]
@@ -88,6 +111,17 @@ pub struct SocketWatch {
 }
 
 impl SocketWatch {
+    /// Shows a new socket to the embedder.
+    ///
+    /// # Errors
+    /// It is not to be used.
+    pub(super) fn show(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        match &self.protect {
+            Some(Protect(hook)) => hook(socket),
+            None => Ok(()),
+        }
+    }
+
     /// Resolves when something leaves the socket. Whoever waits must have looked
     /// at the carrier in the same turn of the runtime: earlier departures are not
     /// remembered.

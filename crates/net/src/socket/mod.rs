@@ -25,6 +25,7 @@ mod tests;
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -36,7 +37,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::time::{Instant, Sleep, sleep};
 
-pub use books::{SocketCounters, SocketWatch, UdpReport};
+pub use books::{Protect, SocketCounters, SocketWatch, UdpReport};
 use sending::Outgoing;
 
 use crate::error::NetError;
@@ -76,6 +77,7 @@ impl CountingSocket {
                 Type::DGRAM,
                 Some(Protocol::UDP),
             )?;
+            watch.show(socket.as_fd())?;
             if address.is_ipv6() {
                 // `[::]` serves both families; any other address its own.
                 socket.set_only_v6(!address.ip().is_unspecified())?;

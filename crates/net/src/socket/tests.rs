@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use quinn::udp::Transmit;
 use tokio::time::Instant;
 
 use super::sending::Outgoing;
-use super::{SocketCounters, SocketWatch};
+use super::{CountingSocket, Protect, SocketCounters, SocketWatch};
 use crate::identity::Identity;
 use crate::quic::{Connection, connect, listen};
 use crate::transport::TransportSettings;
@@ -42,6 +43,28 @@ impl Faults {
         let fault = plan.next.pop_front().or(plan.all).or(batch);
         fault.map_or(Ok(()), |errno| Err(errno.into()))
     }
+}
+
+#[tokio::test]
+async fn a_socket_is_shown_before_it_is_used_and_not_used_where_that_fails() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let shown = Arc::clone(&seen);
+    let mut watch = SocketWatch::default();
+    watch.protect = Some(Protect::new(move |socket| {
+        // Not bound yet: it has no port.
+        let name =
+            nix::sys::socket::getsockname::<nix::sys::socket::SockaddrIn>(socket.as_raw_fd());
+        shown.lock().push(name?.port());
+        match shown.lock().len() {
+            1 => Err(io::Error::other("not now")),
+            _ => Ok(()),
+        }
+    }));
+    let any = (Ipv4Addr::LOCALHOST, 0).into();
+    let open = || CountingSocket::bind(any, 65_536, watch.clone());
+    assert!(open().unwrap_err().to_string().contains("127.0.0.1:0"));
+    open().unwrap();
+    assert_eq!(*seen.lock(), [0, 0]);
 }
 
 fn batch(contents: &[u8]) -> Transmit<'_> {

@@ -5,8 +5,9 @@
 //! built in code just as [`super::load`] checks one that was read.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use quell_core::arithmetic::ceiling;
 use quell_core::config::{
     self, ClientConfig, ConfigError, DialGateConfig, PathConfig, QuietConfig,
 };
@@ -37,7 +38,9 @@ const ROUTES_MAX: usize = 1024;
 pub struct ClientFile {
     /// Path of the client's private key.
     ///
-    /// Relative to the configuration file's folder. See [`super::read_private_key`].
+    /// Relative to the configuration file's folder. See [`super::read_private_key`]. Empty where the key is handed over in
+    /// code ([`ClientBuilder::key`](crate::ClientBuilder::key)); a file that is loaded must name one.
+    #[serde(default)]
     pub private_key_file: PathBuf,
     /// The exits; one at least without `backend.url`, which brings them otherwise.
     #[serde(rename = "provider", default, deserialize_with = "exits::one_or_many")]
@@ -202,13 +205,25 @@ pub struct BudgetSection {
     /// See [`QuietConfig::quiet_bytes`].
     #[serde(deserialize_with = "text::size")]
     pub quiet_bytes: usize,
+    /// Memory that the whole process is to live with, in bytes. `memory` in the file.
+    ///
+    /// None: windows and tables have the sizes of [`docs/defaults.md`]; with it they are halved until all of them full fit,
+    /// beside 9 MiB for everything else ([`quell_core::arithmetic::ceiling`]). Range 16 MiB to 1 GiB.
+    ///
+    /// [`docs/defaults.md`]: ClientConfig
+    #[serde(rename = "memory", deserialize_with = "text::some_size")]
+    pub memory_bytes_max: Option<usize>,
 }
+
+/// See [`BudgetSection::memory_bytes_max`].
+const MEMORY_BYTES: std::ops::RangeInclusive<usize> = 16 << 20..=1 << 30;
 
 impl Default for BudgetSection {
     fn default() -> Self {
         let quiet = QuietConfig::default();
         Self {
             quiet_bytes: usize::try_from(quiet.quiet_bytes).unwrap_or(usize::MAX),
+            memory_bytes_max: None,
         }
     }
 }
@@ -226,6 +241,28 @@ impl ClientTransport {
 }
 
 impl ClientFile {
+    /// A client of these exits, with all defaults and without a key.
+    pub fn of(providers: Vec<ProviderPeer>) -> Self {
+        Self {
+            private_key_file: PathBuf::new(),
+            providers,
+            window: WindowSection::default(),
+            race: RaceSection::default(),
+            flap: FlapSection::default(),
+            tun: TunSection::default(),
+            proxy: ProxySection::default(),
+            transport: ClientTransport::default(),
+            lanes: LanesSection::default(),
+            backend: BackendSection::default(),
+            budget: BudgetSection::default(),
+            control: ControlSection::default(),
+            metrics: MetricsSection::default(),
+            log: LogSection::default(),
+            run_dir: default_run_dir(),
+            state_dir: default_state_dir(),
+        }
+    }
+
     /// Checks every value against its range, and those that depend on each other.
     ///
     /// # Errors
@@ -237,7 +274,7 @@ impl ClientFile {
         self.proxy.check(&self.tun.routes)?;
         exits::check(&self.providers, self.backend.url.is_some())?;
         self.check_route_loop()?;
-        self.core().try_new()?;
+        self.fitted()?.try_new()?;
         self.backend.check(false)?;
         self.metrics.check()?;
         let quic = self.transport.quic().try_new()?;
@@ -273,8 +310,28 @@ impl ClientFile {
         Ok(())
     }
 
-    /// The core's settings.
+    /// The core's settings; within the budget of memory, if there is one that they fit into.
     pub fn core(&self) -> ClientConfig {
+        self.fitted().unwrap_or_else(|_| self.full())
+    }
+
+    /// Exits that there may be: as many as the window takes where a catalog brings them.
+    pub(crate) fn exits(&self) -> usize {
+        match self.backend.url {
+            Some(_) => self.providers.len().max(self.window.window_max),
+            None => self.providers.len(),
+        }
+    }
+
+    fn fitted(&self) -> Result<ClientConfig, ConfigError> {
+        let Some(bytes) = self.budget.memory_bytes_max else {
+            return Ok(self.full());
+        };
+        config::number("budget.memory", bytes, MEMORY_BYTES)?;
+        ceiling::within(self.full(), self.exits(), bytes, Instant::now())
+    }
+
+    fn full(&self) -> ClientConfig {
         let transport = &self.transport;
         ClientConfig {
             path: PathConfig {

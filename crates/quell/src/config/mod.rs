@@ -38,18 +38,22 @@ mod address;
 mod backend;
 mod client;
 mod common;
+#[cfg(feature = "provider")]
 mod egress;
 mod error;
 mod exits;
 mod key_file;
 mod keys;
 mod lanes;
+#[cfg(feature = "provider")]
 mod limits;
+#[cfg(feature = "provider")]
 mod provider;
 mod proxy;
+#[cfg(feature = "provider")]
 mod rules;
 mod source;
-#[cfg(test)]
+#[cfg(all(test, feature = "provider"))]
 mod tests;
 mod text;
 
@@ -60,20 +64,23 @@ use std::path::{Path, PathBuf};
 
 use quell_core::config::ConfigError;
 use quell_net::identity::Identity;
-use quell_wire::key::{PublicKey, SecretKey};
+use quell_wire::key::PublicKey;
 use serde::de::DeserializeOwned;
 
 pub use address::{AddressError, Host, ServerAddress};
 pub use backend::BackendSection;
 pub use client::{ClientFile, ClientTransport, TunSection};
 pub use common::{ControlSection, LogLevel, LogSection, MetricsSection, Offload};
+#[cfg(feature = "provider")]
 pub use egress::{EgressKind, EgressSection, UserspaceSection};
 pub use error::{LoadError, Place};
 pub use exits::{FlapSection, ProviderPeer, RaceSection, WindowSection};
 pub use key_file::read_private_key;
 pub use keys::{Change, Keys};
 pub use lanes::LanesSection;
+#[cfg(feature = "provider")]
 pub use limits::{BitRate, Limits, MonthBytes};
+#[cfg(feature = "provider")]
 pub use provider::{Addresses, ClientEntry, ProviderFile, ProviderTransport};
 pub use proxy::{DnsServer, ProxySection};
 pub use quell_core::config::{LanesConfig, TcpLane};
@@ -91,7 +98,56 @@ pub enum Config {
     /// The side that has the user's packets.
     Client(Box<ClientFile>),
     /// The exit.
+    #[cfg(feature = "provider")]
     Provider(Box<ProviderFile>),
+}
+
+impl Config {
+    /// Reads and checks the file at `path`: see [`load`].
+    ///
+    /// # Errors
+    /// The first mistake, see [`LoadError`].
+    pub fn from_file(path: &Path) -> Result<Self, LoadError> {
+        load(path)
+    }
+
+    /// Reads and checks a text of the same form. No environment variable has a say, relative paths are taken from the
+    /// working directory, and `private_key_file` may be left out: the builders take the key itself.
+    ///
+    /// ```
+    /// let text = r#"
+    ///     [provider]
+    ///     address = "vpn.example.net"
+    ///     public_key = "qpub1s98mt0m9qmgwgpl7yzjlhdlq7jx0zfg9qgkspgt2k0tuq94y7pjsknk2wc"
+    /// "#;
+    /// # let text = &text.replace("qpub1s98mt0m9qmgwgpl7yzjlhdlq7jx0zfg9qgkspgt2k0tuq94y7pjsknk2wc",
+    /// #     &quell::Identity::generate().unwrap().public_key().to_string());
+    /// let config = quell::Config::from_text(text)?;
+    /// let typo = quell::Config::from_text(&text.replace("address", "adress"));
+    /// assert!(typo.unwrap_err().to_string().contains("unknown field `adress`"));
+    /// # assert!(matches!(config, quell::Config::Client(_)));
+    /// # Ok::<(), quell::config::LoadError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first mistake, see [`LoadError`].
+    pub fn from_text(text: &str) -> Result<Self, LoadError> {
+        let source = Source::parse(Path::new("configuration"), text)?;
+        read(&source, Path::new(""), &|_| None)
+    }
+}
+
+impl From<ClientFile> for Config {
+    fn from(file: ClientFile) -> Self {
+        Self::Client(Box::new(file))
+    }
+}
+
+#[cfg(feature = "provider")]
+impl From<ProviderFile> for Config {
+    fn from(file: ProviderFile) -> Self {
+        Self::Provider(Box::new(file))
+    }
 }
 
 /// Reads and checks the file at `path`, with the process's `QUELL_…` variables.
@@ -142,28 +198,50 @@ fn of_text(
 ) -> Result<Config, LoadError> {
     let source = Source::parse(path, text)?;
     let folder = path.parent().unwrap_or(Path::new(""));
+    let config = read(&source, folder, variable)?;
+    let key_file = match &config {
+        Config::Client(file) => &file.private_key_file,
+        #[cfg(feature = "provider")]
+        Config::Provider(file) => &file.private_key_file,
+    };
+    if key_file.as_os_str().is_empty() {
+        return Err(source.lacks("private_key_file"));
+    }
+    Ok(config)
+}
+
+fn read(
+    source: &Source<'_>,
+    folder: &Path,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Config, LoadError> {
     let is_provider = source.has("listen");
     let is_client = source.has("provider") || !is_provider && source.has("backend");
     match (is_client, is_provider) {
         (true, false) => {
-            let file: ClientFile = finish(&source, folder, variable)?;
+            let file: ClientFile = finish(source, folder, variable)?;
             Ok(Config::Client(Box::new(file)))
         }
+        #[cfg(feature = "provider")]
         (false, true) => {
-            let file: ProviderFile = finish(&source, folder, variable)?;
+            let file: ProviderFile = finish(source, folder, variable)?;
             Ok(Config::Provider(Box::new(file)))
         }
         (true, true) => Err(LoadError::BothRoles {
-            path: path.to_owned(),
+            path: source.path(),
+        }),
+        #[cfg(not(feature = "provider"))]
+        (false, true) => Err(LoadError::NoRole {
+            path: source.path(),
         }),
         (false, false) => Err(LoadError::NoRole {
-            path: path.to_owned(),
+            path: source.path(),
         }),
     }
 }
 
 /// What the loader needs to know of either file.
-trait RoleFile: DeserializeOwned {
+pub(crate) trait RoleFile: DeserializeOwned {
     fn private_key_file(&mut self) -> &mut PathBuf;
     fn run_dir(&mut self) -> &mut PathBuf;
     /// Where what outlives the host's restart is kept, for a role that keeps anything.
@@ -193,8 +271,12 @@ fn finish<F: RoleFile>(
 ) -> Result<F, LoadError> {
     let mut file: F = source.read()?;
     refuse_key_for_path(file.private_key_file()).map_err(|error| source.setting(error))?;
-    // An absolute path replaces the folder.
-    let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
+    // An absolute path replaces the folder; none stays none.
+    let resolve = |path: &mut PathBuf| {
+        if !path.as_os_str().is_empty() {
+            *path = folder.join(&*path);
+        }
+    };
     resolve(file.private_key_file());
     resolve(file.run_dir());
     file.state_dir().into_iter().for_each(&resolve);
@@ -219,8 +301,14 @@ fn finish<F: RoleFile>(
         file.backend().urls = urls_of(&value.to_string_lossy())?;
     }
     let mut file = file.checked().map_err(|error| source.setting(error))?;
-    let own = read_private_key(file.private_key_file())?;
-    refuse_own_key(&own, &file.peers()).map_err(|error| source.setting(error))?;
+    if !file.private_key_file().as_os_str().is_empty() {
+        let own = read_private_key(file.private_key_file())?;
+        // A secret that has no public half is refused when it is used.
+        if let Ok(own) = Identity::from_secret(&own) {
+            let refused = refuse_own_key(own.public_key(), &file.peers());
+            refused.map_err(|error| source.setting(error))?;
+        }
+    }
     file.check_secrets()?;
     Ok(file)
 }
@@ -254,11 +342,10 @@ fn urls_of(text: &str) -> Result<Vec<BackendUrl>, LoadError> {
 
 /// Of two key pairs the wrong public half is easily copied; it shows here, or as
 /// a handshake that never succeeds.
-fn refuse_own_key(own: &SecretKey, peers: &[(String, PublicKey)]) -> Result<(), ConfigError> {
-    // A secret that has no public half is refused when it is used.
-    let Ok(own) = Identity::from_secret(own).map(|identity| identity.public_key()) else {
-        return Ok(());
-    };
+pub(crate) fn refuse_own_key(
+    own: PublicKey,
+    peers: &[(String, PublicKey)],
+) -> Result<(), ConfigError> {
     match peers.iter().find(|(_, peer)| *peer == own) {
         None => Ok(()),
         Some((key, _)) => Err(ConfigError::new(

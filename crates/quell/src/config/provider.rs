@@ -44,7 +44,9 @@ pub struct ProviderFile {
     pub listen: SocketAddr,
     /// Path of the provider's private key.
     ///
-    /// Relative to the configuration file's folder. See [`super::read_private_key`].
+    /// Relative to the configuration file's folder. See [`super::read_private_key`]. Empty where the key is handed over in
+    /// code ([`ProviderBuilder::key`](crate::ProviderBuilder::key)); a file that is loaded must name one.
+    #[serde(default)]
     pub private_key_file: PathBuf,
     /// Who may connect. Names and keys are unique.
     #[serde(default)]

@@ -11,7 +11,7 @@
 //! recognised as one, and could otherwise be put together again from a log.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use quell_core::config::ConfigError;
 use serde::de::DeserializeOwned;
@@ -42,6 +42,21 @@ impl<'a> Source<'a> {
             words: error.message().to_owned(),
         })?;
         Ok(Self { path, text, tree })
+    }
+
+    /// Where it was read from.
+    pub(super) fn path(&self) -> PathBuf {
+        self.path.to_owned()
+    }
+
+    /// The top level lacks `key`: in the words of a parser that misses it.
+    pub(super) fn lacks(&self, key: &str) -> LoadError {
+        LoadError::Form {
+            place: place(self.path, self.text, None),
+            key: String::new(),
+            value: None,
+            words: format!("missing field `{key}`"),
+        }
     }
 
     /// Whether the top level has `key`.

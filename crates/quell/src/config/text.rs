@@ -201,6 +201,11 @@ pub(super) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error
     from.deserialize_any(SizeReader)
 }
 
+/// As [`size`], for a setting that may be left out.
+pub(super) fn some_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    size(from).map(Some)
+}
+
 struct SizeReader;
 
 impl Visitor<'_> for SizeReader {

@@ -96,7 +96,8 @@ impl From<Question> for String {
 }
 
 impl Question {
-    pub(crate) fn asked(self) -> Asked {
+    /// The same, in the form that a provider's rules are asked in.
+    pub fn asked(self) -> Asked {
         let port =
             |ports: quell_core::provider::rules::Ports| ports.one().map_or(Port::None, Port::Known);
         let icmp = match self.destination {
@@ -118,7 +119,7 @@ impl Question {
 }
 
 /// Answers questions by `judge`, and everything else by `others`.
-pub(crate) fn judging(judge: Judge, others: Handler) -> Handler {
+pub fn judging(judge: Judge, others: Handler) -> Handler {
     Arc::new(move |request: Request| match request.command {
         Command::Judge(question) => {
             let judge = judge.clone();

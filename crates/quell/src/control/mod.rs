@@ -42,8 +42,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use client::{request, sockets_in};
-pub(crate) use judge::judging;
-pub use judge::{Question, QuestionError};
+pub use judge::{Question, QuestionError, judging};
 pub use quell_core::provider::rules::Explanation;
 pub use run_dir::{RUN_DIR, run_dir};
 pub use server::{Answer, AnswerFuture, Handler, Server, serve};

@@ -1,9 +1,13 @@
 //! What an answer of the control plane means to the core: the one place where errors of the one become ends of the other.
 
-use quell_backend::api::{ContractOutcome, ReceiptOutcome, Refusal, RefusalCode};
+#[cfg(feature = "provider")]
+use quell_backend::api::ReceiptOutcome;
+use quell_backend::api::{ContractOutcome, Refusal, RefusalCode};
 use quell_backend::ask::AskError;
+#[cfg(feature = "provider")]
+use quell_core::contract::Filed;
 use quell_core::contract::wallet::WantOutcome;
-use quell_core::contract::{AskEnd, Filed, RefusedFor};
+use quell_core::contract::{AskEnd, RefusedFor};
 use quell_core::health::BackendHealth;
 use quell_core::health::backend::Attempt;
 
@@ -70,6 +74,7 @@ pub(super) fn want_outcome(outcome: ContractOutcome) -> WantOutcome {
 }
 
 /// What became of a receipt.
+#[cfg(feature = "provider")]
 pub(super) fn filed(outcome: ReceiptOutcome) -> Filed {
     match outcome {
         ReceiptOutcome::Settled { bytes_total } => Filed::Settled(bytes_total),

@@ -14,7 +14,9 @@
 mod answers;
 pub(crate) mod client;
 pub(crate) mod kept;
+#[cfg(feature = "provider")]
 pub(crate) mod provider;
+#[cfg(feature = "provider")]
 pub mod receipts;
 
 use std::sync::Arc;

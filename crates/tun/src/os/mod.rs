@@ -134,10 +134,23 @@ impl TunDevice {
     /// [`TunError::NoSuchInterface`] when there is none of that name, [`TunError::Create`] when the file cannot be made
     /// non-blocking, or no file is left for the stop signal.
     pub fn from_fd(file: OwnedFd, name: String) -> Result<Self, TunError> {
-        set_nonblocking(file.as_fd())
-            .map_err(|errno| create_error("make the file non-blocking", errno))?;
         let index = if_nametoindex(name.as_str())
             .map_err(|_| TunError::NoSuchInterface { name: name.clone() })?;
+        Ok(Self {
+            name,
+            index,
+            ..Self::from_any_fd(file)?
+        })
+    }
+
+    /// As [`TunDevice::from_fd`], of a file whose interface nobody needs to know: it has no name here, and the index 0.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError::Create`], as above.
+    pub fn from_any_fd(file: OwnedFd) -> Result<Self, TunError> {
+        set_nonblocking(file.as_fd())
+            .map_err(|errno| create_error("make the file non-blocking", errno))?;
         let stop = StopHandle::with_event()
             .map_err(|errno| create_error("make the stop signal", errno))?;
         Ok(Self {
@@ -146,8 +159,8 @@ impl TunDevice {
                 has_offloads: false,
             },
             stop,
-            name,
-            index,
+            name: String::new(),
+            index: 0,
             adopted: false,
             has_headers: false,
             offload: Offload::default(),
