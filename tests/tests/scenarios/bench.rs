@@ -4,12 +4,12 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use libtest_mimic::Failed;
+use libtest_mimic::{Failed, Trial};
 use quell_lab::child::{Child, Signal};
 use serde_json::Value;
 
 use crate::commands::quell;
-use crate::fixture::{Outcome, folder, trials};
+use crate::fixture::{Outcome, folder, trials, unless_missing};
 
 trials![
     over_tuns_each_row_has_a_figure,
@@ -17,6 +17,14 @@ trials![
     between_two_machines_one_serves_and_one_asks,
     a_rival_that_is_not_known_is_refused_by_name,
 ];
+
+/// These trials, and the one that needs another tunnel.
+pub(crate) fn all_trials() -> Vec<Trial> {
+    let rival = Trial::ignorable_test("bench::over_tuns_a_rival_runs_in_the_same_runs", || {
+        unless_missing("wireguard-go", over_tuns_a_rival_runs_in_the_same_runs)
+    });
+    trials().into_iter().chain([rival]).collect()
+}
 
 /// What a program prints as its one object; and that it leaves nothing in its folder.
 fn object(command: &mut Command) -> Result<Value, Failed> {
@@ -63,6 +71,23 @@ fn over_tuns_each_row_has_a_figure() -> Outcome {
         serde_json::json!({}),
         "no rival ran"
     );
+    Ok(())
+}
+
+fn over_tuns_a_rival_runs_in_the_same_runs() -> Outcome {
+    let how = ["--runs", "2", "--seconds", "1", "--rows", "tcp", "--json"];
+    let said = object(
+        quell()?
+            .args(["bench", "--beside", "wireguard-go"])
+            .args(how),
+    )?;
+    let rival = figures(&said, 1, &STREAMS);
+    assert_eq!(rival["name"], "wireguard-go");
+    assert_eq!(rival["runs"].as_array().map(Vec::len), Some(2));
+    let ratios = &said["quell_over_best"];
+    for key in STREAMS.into_iter().chain(["cpu_s_per_gb"]) {
+        assert!(ratios[key].as_f64() > Some(0.0), "{key} of {ratios}");
+    }
     Ok(())
 }
 

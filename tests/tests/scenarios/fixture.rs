@@ -39,6 +39,22 @@ pub(crate) fn unless_skipped(scenario: fn() -> Outcome) -> Result<Completion, Fa
     }
 }
 
+/// The same where `program` runs, too.
+pub(crate) fn unless_missing(
+    program: &str,
+    scenario: fn() -> Outcome,
+) -> Result<Completion, Failed> {
+    match std::process::Command::new(program)
+        .arg("--version")
+        .output()
+    {
+        Ok(_) => unless_skipped(scenario),
+        Err(error) => Ok(Completion::ignored_with(format!(
+            "skipped: {program} does not run: {error}"
+        ))),
+    }
+}
+
 /// Client – router – provider – world, with both ends running.
 pub(crate) struct World {
     // Dropped in this order: processes before the namespaces they live in.

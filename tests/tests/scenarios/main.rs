@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         .get_or_insert(SCENARIOS_PER_CORE * cores);
     let trials = [
         backend::trials(),
-        bench::trials(),
+        bench::all_trials(),
         carries::trials(),
         commands::trials(),
         cut::trials(),

@@ -5,14 +5,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Completion, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use quell_lab::content;
 use quell_lab::http::Server;
-use quell_lab::netns;
 use quell_lab::probe::DnsServer;
 use quell_lab::topology::{WORLD_V4, WORLD_V6};
 
-use crate::fixture::{Outcome, World, trials};
+use crate::fixture::{Outcome, World, trials, unless_missing};
 
 trials![
     curl_gets_the_right_results_both_ways,
@@ -46,17 +45,6 @@ pub(crate) fn all_trials() -> Vec<Trial> {
         ),
     ];
     trials().into_iter().chain(more).collect()
-}
-
-fn unless_missing(program: &str, scenario: fn() -> Outcome) -> Result<Completion, Failed> {
-    let found = Command::new(program).arg("--version").output();
-    match (netns::unavailable(), found) {
-        (Some(why), _) => Ok(Completion::ignored_with(format!("skipped: {why}"))),
-        (None, Err(error)) => Ok(Completion::ignored_with(format!(
-            "skipped: {program}: {error}"
-        ))),
-        (None, Ok(_)) => scenario().map(|()| Completion::Completed),
-    }
 }
 
 /// A client with proxies, a provider of sockets, and a name server in the world.

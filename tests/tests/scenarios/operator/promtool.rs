@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use libtest_mimic::{Completion, Failed};
+use libtest_mimic::Failed;
 
-use crate::fixture::{Outcome, unless_skipped};
+use crate::fixture::Outcome;
 
 /// What a page stands for.
 const SCRAPE_S: usize = 15;
@@ -26,23 +26,12 @@ macro_rules! trials {
         pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
             vec![$(libtest_mimic::Trial::ignorable_test(
                 concat!(module_path!(), "::", stringify!($name)).trim_start_matches("scenarios::"),
-                || crate::operator::promtool::unless_missing($name),
+                || crate::fixture::unless_missing("promtool", $name),
             )),+]
         }
     };
 }
 pub(super) use trials;
-
-/// Runs `scenario` where promtool is, else says why not.
-pub(super) fn unless_missing(scenario: fn() -> Outcome) -> Result<Completion, Failed> {
-    match Command::new("promtool").arg("--version").output() {
-        Ok(_) => unless_skipped(scenario),
-        Err(error) => {
-            let why = format!("skipped: promtool (Debian: prometheus) does not run: {error}");
-            Ok(Completion::ignored_with(why))
-        }
-    }
-}
 
 /// Where the rules are.
 pub(super) fn rules() -> PathBuf {
