@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 use tracing::{info, warn};
 
-use crate::Failure;
+use crate::{Failure, notify};
 
 /// Writes events of `level` and above to standard error.
 pub(crate) fn start_log(level: LogLevel) {
@@ -68,6 +68,7 @@ where
             () = signals.next() => {}
             () = ended => {}
         }
+        notify::stopping();
         let mut stopped = pin!(stop());
         let done = tokio::select! {
             done = &mut stopped => done,

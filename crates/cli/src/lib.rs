@@ -17,11 +17,14 @@
 mod daemon;
 mod huge_pages;
 mod loopback;
+mod notify;
 mod report_file;
 mod socket;
 pub mod stage;
 mod table;
 mod verbs;
+mod wg_quick;
+mod whole;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,7 +33,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use verbs::{
-    backend, check, demo, drill, enrol, invite, keygen, provide, pubkey, sim, status, up, why,
+    backend, check, demo, down, drill, enrol, import, invite, keygen, portal, provide, pubkey, sim,
+    status, up, why,
 };
 
 /// What a run may read and write.
@@ -93,6 +97,9 @@ struct Cli {
 enum Verb {
     Demo(demo::Demo),
     Up(up::Up),
+    Down(down::Down),
+    Portal(portal::Portal),
+    Import(import::Import),
     Provide(provide::Provide),
     Keygen(keygen::Keygen),
     Pubkey(pubkey::Pubkey),
@@ -111,6 +118,9 @@ impl Verb {
         match self {
             Self::Demo(verb) => verb.run(streams),
             Self::Up(verb) => verb.run(streams),
+            Self::Down(verb) => verb.run(streams),
+            Self::Portal(verb) => verb.run(streams),
+            Self::Import(verb) => verb.run(streams),
             Self::Provide(verb) => verb.run(streams),
             Self::Keygen(verb) => verb.run(streams),
             Self::Pubkey(verb) => verb.run(streams),

@@ -4,6 +4,7 @@
 //! (`RLIMIT_NOFILE`) allows, which are left to everything else. The limit is the embedding program's to raise: a library
 //! does not change it. The command `quell up` does.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
@@ -16,10 +17,10 @@ use quell_net::engine::client::{
 };
 use quell_net::engine::paying::PaySettings;
 use quell_net::identity::Identity;
-use quell_packet::Prefix;
 use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
 use quell_tun::os::{TunConfig, TunDevice};
 use quell_tun::{Offload, OffloadStats};
+use quell_underlay::Underlay;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -41,6 +42,9 @@ pub struct Client {
     messages: Mutex<Option<Messages<()>>>,
     backend: BackendHandle,
     proxy: Option<Observer>,
+    interface: watch::Receiver<bool>,
+    /// Whether the host leads its traffic here.
+    is_led: Arc<AtomicBool>,
 }
 
 /// The near end of the tunnel, before it is opened.
@@ -53,7 +57,7 @@ enum Near {
 
 /// The same, once the engine has its device.
 enum Opened {
-    Tun(String, Vec<Prefix>),
+    Tun(String),
     Proxy {
         /// Dropped, and thereby ended, when the engine has.
         _held: Proxy,
@@ -74,9 +78,10 @@ impl Near {
         match self {
             Self::Tun(TunSection {
                 name,
-                routes,
                 offload,
                 mtu_max: _,
+                routes: _,
+                exclude: _,
             }) => {
                 let tun = TunDevice::create(TunConfig {
                     name: Some(name.clone()),
@@ -84,7 +89,7 @@ impl Near {
                     ..TunConfig::default()
                 })?;
                 let offload = tun.offload();
-                Ok((split(tun), Opened::Tun(name, routes), Some(offload)))
+                Ok((split(tun), Opened::Tun(name), Some(offload)))
             }
             Self::Proxy(opened) => {
                 let near = Opened::Proxy {
@@ -104,7 +109,7 @@ impl Opened {
         ready: &watch::Sender<bool>,
     ) -> Result<(), Error> {
         match self {
-            Self::Tun(name, routes) => device::follow(name, routes, wanted, ready).await,
+            Self::Tun(name) => device::follow(name, wanted, ready).await,
             Self::Proxy { tunnel, .. } => {
                 proxy::follow(tunnel, wanted, ready).await;
                 Ok(())
@@ -121,12 +126,24 @@ impl Client {
     /// # Errors
     /// The key, the TUN, a listener or the control socket is not to be had.
     pub fn start(file: &ClientFile) -> Result<Self, Error> {
+        Self::start_over(file, Underlay::default())
+    }
+
+    /// As [`Client::start`], by the way of `underlay`: its own packets, dials and questions to
+    /// the control plane stay outside of a tunnel that takes everything else. Who installs the
+    /// host's rules and routes is the caller, who tells when by [`Client::routes_ready`]; `quell up`
+    /// does.
+    ///
+    /// # Errors
+    /// As those of [`Client::start`].
+    pub fn start_over(file: &ClientFile, underlay: Underlay) -> Result<Self, Error> {
         let secret = read_private_key(&file.private_key_file)?;
+        let timeout = file.backend.attempt_timeout;
         let backend = match &file.backend.url {
-            Some(url) => Some(plane::over_http(url, secret, file.backend.attempt_timeout)?),
+            Some(url) => Some(plane::over_http(url, secret, timeout, underlay.clone())?),
             None => None,
         };
-        Self::start_with(file, backend)
+        Self::begin(file, backend, underlay, false)
     }
 
     /// As [`Client::start`], with a control plane of one's own: exits come from its catalog
@@ -136,7 +153,16 @@ impl Client {
     /// As those of [`Client::start`]; also what is kept for a start without the control
     /// plane cannot be read or written.
     pub fn start_with(file: &ClientFile, plane: Option<Arc<dyn Backend>>) -> Result<Self, Error> {
-        let settings = settings(file)?;
+        Self::begin(file, plane, Underlay::default(), true)
+    }
+
+    fn begin(
+        file: &ClientFile,
+        plane: Option<Arc<dyn Backend>>,
+        underlay: Underlay,
+        is_led: bool,
+    ) -> Result<Self, Error> {
+        let settings = settings(file, underlay)?;
         let plane = match plane {
             Some(backend) => {
                 let account = settings.identity.public_key();
@@ -174,10 +200,13 @@ impl Client {
             ended
         })?;
         let (messages, backend, offload) = given.try_recv().map_err(|_| Error::EngineLost)?;
+        let interface = is_ready.clone();
+        let is_led = Arc::new(AtomicBool::new(is_led));
+        let led = Arc::clone(&is_led);
         let seen = applications.clone();
         let status = move |report: ClientReport| Described {
             report,
-            interface_ready: *is_ready.borrow(),
+            interface_ready: *is_ready.borrow() && led.load(Ordering::Relaxed),
             proxy: seen.as_ref().map(Observer::status),
             offload: offload.as_ref().map(|offload| offload.stats()),
         };
@@ -191,12 +220,25 @@ impl Client {
             messages: Mutex::new(Some(messages)),
             backend,
             proxy: applications,
+            interface,
+            is_led,
         })
     }
 
     /// Sees into the proxy, where the file has one: where it listens, what it does.
     pub fn proxy(&self) -> Option<&Observer> {
         self.proxy.as_ref()
+    }
+
+    /// Whether the interface is up with a session's addresses, which [`Client::status`] tells.
+    /// Changes each time that it gets others. Routes into it are the caller's.
+    pub fn interface(&self) -> watch::Receiver<bool> {
+        self.interface.clone()
+    }
+
+    /// The host's routes lead into the interface: from now on its status is that it is ready.
+    pub fn routes_ready(&self) {
+        self.is_led.store(true, Ordering::Relaxed);
     }
 
     /// The way to send messages to the provider's program and to take its own;
@@ -260,7 +302,7 @@ struct Described {
     offload: Option<OffloadStats>,
 }
 
-fn settings(file: &ClientFile) -> Result<ClientSettings, Error> {
+fn settings(file: &ClientFile, underlay: Underlay) -> Result<ClientSettings, Error> {
     Ok(ClientSettings {
         identity: Identity::from_secret(&read_private_key(&file.private_key_file)?)?,
         servers: file.providers.iter().map(server).collect(),
@@ -269,6 +311,7 @@ fn settings(file: &ClientFile) -> Result<ClientSettings, Error> {
         backend: file.backend.settings().try_new()?,
         mtu_max: file.tun.mtu_max,
         agent: agent(),
+        underlay,
     })
 }
 

@@ -20,3 +20,5 @@ pub mod state_file;
 pub use quell_backend as backend;
 pub use quell_net::engine::Messages;
 pub use quell_proxy::{Listening, Observer as ProxyObserver, ProxyStatus};
+/// How own packets stay outside of a tunnel that takes all else.
+pub use quell_underlay::Underlay;

@@ -141,6 +141,11 @@ where
                     describe(role, status(report))
                 }
                 Command::Judge(_) => Err(format!("a {role} judges nobody's packets")),
+                Command::Stop => {
+                    // The answer is on its way before the end takes the socket away.
+                    tokio::spawn(async move { handle.stop().await });
+                    Ok(serde_json::Value::Null)
+                }
             }
         })
     })

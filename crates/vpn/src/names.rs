@@ -80,7 +80,8 @@ impl Resolver {
         Ok(true)
     }
 
-    fn known(&self) -> Result<Option<Names>, HostError> {
+    /// What was set, by this process or one before it.
+    pub(crate) fn known(&self) -> Result<Option<Names>, HostError> {
         match &self.store {
             Some(store) => store.load(&self.tun),
             None => Ok(None),

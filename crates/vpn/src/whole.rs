@@ -71,7 +71,8 @@ pub struct Vpn {
     is_ruled: bool,
     /// Whether the host was closed before this process came.
     was_closed: bool,
-    _owner: Guard,
+    /// `None` where nothing is changed but routes that go with the TUN, so that nothing has to be remembered.
+    owner: Option<Guard>,
 }
 
 impl Vpn {
@@ -87,12 +88,27 @@ impl Vpn {
         let plan = plan_of(config)?;
         let store = Store::open(&config.run_dir, VPN)?;
         let resolver = resolver(&host, config)?;
+        let realm = host.realm()?;
+        let is_plain = !plan.is_marked() && config.dns.is_empty();
+        let has_left = store.path(&plan.tun).exists() || resolver.known()?.is_some();
+        if is_plain && !has_left {
+            return Ok(Self {
+                was_closed: false,
+                state: state_of(&plan, realm, None),
+                host,
+                store,
+                resolver,
+                plan,
+                dns: Vec::new(),
+                is_ruled: false,
+                owner: None,
+            });
+        }
         let _directory = Guard::directory(&store)?;
         let in_use = || VpnError::InUse {
             tun: config.tun_name.clone(),
         };
         let owner = Guard::owner(&store, &plan.tun)?.ok_or_else(in_use)?;
-        let realm = host.realm()?;
         if plan.is_marked() {
             refuse_second(&store, &realm, &plan.tun)?;
         }
@@ -108,7 +124,7 @@ impl Vpn {
             dns: config.dns.clone(),
             state,
             is_ruled: false,
-            _owner: owner,
+            owner: Some(owner),
         };
         match vpn.close(old.as_ref()) {
             Ok(()) => Ok(vpn),
@@ -248,6 +264,9 @@ impl Vpn {
             tracing::warn!("the host stays closed: `quell down` opens it");
             return Ok(());
         }
+        if self.owner.is_none() {
+            return Ok(());
+        }
         let _directory = Guard::directory(&self.store)?;
         release(
             &self.host,
@@ -263,6 +282,9 @@ impl Vpn {
     /// # Errors
     /// As those of [`end`](Self::end).
     pub fn abandon(self) -> Result<(), VpnError> {
+        if self.owner.is_none() {
+            return Ok(());
+        }
         let _directory = Guard::directory(&self.store)?;
         self.abandon_locked()
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use quell::config::{self, Config};
 use quell::provider::Provider;
 
-use crate::{Failure, Streams, daemon};
+use crate::{Failure, Streams, daemon, notify};
 
 /// Run an exit for the clients that the file lists, until interrupted
 #[derive(Debug, Args)]
@@ -36,6 +36,13 @@ impl Provide {
         daemon::start_log(file.log.level);
         daemon::raise_file_limit();
         let provider = Provider::start(&file)?;
-        daemon::run_until_stopped(provider.ended(), || provider.stop())
+        notify::ready();
+        let ended = async {
+            tokio::select! {
+                () = provider.ended() => {}
+                () = notify::watchdog(|| async { provider.status().await.is_ok() }) => {}
+            }
+        };
+        daemon::run_until_stopped(ended, || provider.stop())
     }
 }

@@ -1,15 +1,17 @@
 //! `quell up`: brings a client's tunnel up and keeps it.
+//!
+//! The host comes first and goes last: where nothing may leave in the clear, it is closed before the first dial, and after
+//! the end it stays closed, because a stop is not a wish to be seen. `quell down` is.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::anyhow;
 use clap::Args;
 use quell::Listening;
 use quell::client::Client;
-use quell::config::{self, Config};
+use quell_vpn::Vpn;
 
-use crate::{Failure, Streams, daemon};
+use crate::{Failure, Streams, daemon, notify, whole};
 
 /// Bring a tunnel up, and keep it up until interrupted
 #[derive(Debug, Args)]
@@ -36,15 +38,7 @@ impl Up {
     }
 
     pub(crate) fn run(self, streams: &mut Streams<'_>) -> Result<(), Failure> {
-        let mut file = match config::load(&self.file).map_err(Failure::usage)? {
-            Config::Client(file) => file,
-            Config::Provider(_) => {
-                return Err(Failure::usage(anyhow!(
-                    "{} is a provider's: start it with `quell provide`",
-                    self.file.display()
-                )));
-            }
-        };
+        let mut file = whole::client_file(&self.file, "start it with `quell provide`")?;
         if self.socks5.is_some() || self.http.is_some() {
             file.proxy.socks5 = self.socks5.or(file.proxy.socks5);
             file.proxy.http = self.http.or(file.proxy.http);
@@ -52,11 +46,47 @@ impl Up {
         }
         daemon::start_log(file.log.level);
         daemon::raise_file_limit();
-        let client = Client::start(&file)?;
+        let vpn = whole::install(&file)?;
+        let client = match Client::start_over(&file, whole::underlay(vpn.as_ref())) {
+            Ok(client) => client,
+            Err(error) => {
+                vpn.map_or(Ok(()), Vpn::abandon)?;
+                return Err(error.into());
+            }
+        };
         if let Some(proxy) = client.proxy() {
             say_where(streams, proxy.listening())?;
         }
-        daemon::run_until_stopped(client.ended(), || client.stop())
+        notify::ready();
+        run(&client, vpn)
+    }
+}
+
+/// Until it is told to stop or ends by itself; then the host is what it is to be.
+fn run(client: &Client, mut vpn: Option<Vpn>) -> Result<(), Failure> {
+    let mut failure = None;
+    let led = async {
+        match &mut vpn {
+            Some(vpn) => failure = Some(whole::follow(client, vpn).await),
+            None => {
+                client.routes_ready();
+                std::future::pending().await
+            }
+        }
+    };
+    let lives = notify::watchdog(|| async { client.status().await.is_ok() });
+    let ended = async {
+        tokio::select! {
+            () = client.ended() => {}
+            () = led => {}
+            () = lives => {}
+        }
+    };
+    let done = daemon::run_until_stopped(ended, || client.stop());
+    let left = vpn.map_or(Ok(()), Vpn::end);
+    match failure {
+        Some(failure) => Err(failure),
+        None => done.and(left.map_err(Failure::from)),
     }
 }
 

@@ -39,6 +39,7 @@ use quell_core::provider::limits::{Month, MonthUse};
 use quell_core::provider::{AddressPool, Output, Provider, Roster, SessionId};
 use quell_core::send::Backpressure;
 use quell_core::status::ProviderStatus;
+use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
 use quinn_proto::ConnectionError;
@@ -152,7 +153,7 @@ impl ProviderEngine {
         device: Device,
         seed: u64,
     ) -> Result<(Self, Handle<ProviderReport>), NetError> {
-        let prober = Prober::new(&settings.backend, seed)?;
+        let prober = Prober::new(&settings.backend, &Underlay::default(), seed)?;
         let watch = SocketWatch::default();
         let endpoint = quic::listen(
             &settings.identity,

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use quell_core::health::refusal::{GRACE, WAIT_MIN};
+use quell_underlay::Underlay;
 use quinn::udp::Transmit;
 use tokio::time::Instant;
 
@@ -165,7 +166,15 @@ async fn pair() -> (Connection, Connection, SocketWatch, impl Sized) {
     let remote = listening.local_addr().unwrap();
     let watch = SocketWatch::default();
     let key = server.public_key();
-    let (endpoint, dialled) = connect(&client, remote, key, &transport, watch.clone()).unwrap();
+    let (endpoint, dialled) = connect(
+        &client,
+        remote,
+        key,
+        &transport,
+        watch.clone(),
+        &Underlay::default(),
+    )
+    .unwrap();
     let accepted = listening.accept().await.unwrap().accept().unwrap();
     dialled.connected().await.unwrap();
     accepted.connected().await.unwrap();

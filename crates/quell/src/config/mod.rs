@@ -51,6 +51,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod text;
+mod vpn;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -79,6 +80,7 @@ pub use quell_core::provider::rules::{Rule, RuleError};
 pub use quell_net::backend::{BACKENDS_MAX, BackendUrl, BackendUrlError};
 pub use quell_net::transport::TransportSettings;
 use source::Source;
+pub use vpn::VpnSection;
 
 /// Most bytes of a configuration file: room for some 8,000 clients of a provider.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;

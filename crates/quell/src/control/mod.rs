@@ -83,6 +83,8 @@ pub enum Command {
     Status,
     /// Of a provider: may its clients speak to this?
     Judge(Question),
+    /// Of a client: end, in good order.
+    Stop,
 }
 
 /// One response line.

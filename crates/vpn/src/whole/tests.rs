@@ -250,6 +250,9 @@ fn routes_beside_the_provider_need_no_rules_and_no_firewall() {
     };
     let mut vpn = fake.install(&config).unwrap();
     assert_eq!(vpn.mark(), None);
+    // Nothing is remembered, so another of that name (in another namespace) is not in its way.
+    assert_eq!(fake.state_files(), 0);
+    fake.install(&config).unwrap().end().unwrap();
     vpn.follow(carried()).unwrap();
     let route = "198.51.100.0/24 dev quell-none0";
     let heard =
