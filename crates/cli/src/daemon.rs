@@ -18,7 +18,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
-use crate::Failure;
+use crate::{Failure, notify};
 
 /// Sets the log's level; what knows its filter is made at its start.
 type SetLevel = Box<dyn Fn(EnvFilter) + Send + Sync>;
@@ -97,6 +97,7 @@ where
             () = ended => {}
             failed = beside => failed?,
         }
+        notify::stopping();
         let mut stopped = pin!(stop());
         let done = tokio::select! {
             done = &mut stopped => done,

@@ -20,6 +20,7 @@ mod dump;
 mod huge_pages;
 mod live;
 mod loopback;
+mod notify;
 mod report_file;
 mod rereading;
 mod scrub;
@@ -28,6 +29,8 @@ mod socket;
 pub mod stage;
 mod table;
 mod verbs;
+mod wg_quick;
+mod whole;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -36,8 +39,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use verbs::{
-    backend, bench, bugreport, check, completions, demo, doctor, drain, drill, enrol, invite,
-    keygen, metrics, provide, pubkey, reload, show, sim, status, top, up, why,
+    backend, bench, bugreport, check, completions, demo, doctor, down, drain, drill, enrol, import,
+    invite, keygen, metrics, portal, provide, pubkey, reload, show, sim, status, top, up, why,
 };
 
 /// What a run may read and write.
@@ -100,6 +103,9 @@ struct Cli {
 enum Verb {
     Demo(demo::Demo),
     Up(up::Up),
+    Down(down::Down),
+    Portal(portal::Portal),
+    Import(import::Import),
     Provide(provide::Provide),
     Keygen(keygen::Keygen),
     Pubkey(pubkey::Pubkey),
@@ -128,6 +134,9 @@ impl Verb {
         match self {
             Self::Demo(verb) => verb.run(streams),
             Self::Up(verb) => verb.run(streams),
+            Self::Down(verb) => verb.run(streams),
+            Self::Portal(verb) => verb.run(streams),
+            Self::Import(verb) => verb.run(streams),
             Self::Provide(verb) => verb.run(streams),
             Self::Keygen(verb) => verb.run(streams),
             Self::Pubkey(verb) => verb.run(streams),

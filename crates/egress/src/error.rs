@@ -4,6 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use quell_host::HostError;
 use quell_packet::Prefix;
 
 /// The error of this crate.
@@ -119,4 +120,29 @@ pub enum EgressError {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+/// What the files, locks and programs of the host say, in this crate's words.
+impl From<HostError> for EgressError {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::InvalidName { name } => Self::InvalidName { name },
+            HostError::Busy { path } => Self::Busy { path },
+            HostError::File {
+                operation,
+                path,
+                source,
+            } => Self::State {
+                operation,
+                path,
+                source,
+            },
+            HostError::StateCorrupt { path, reason } => Self::StateCorrupt { path, reason },
+            HostError::ProgramMissing { .. } => Self::NftMissing,
+            HostError::ProgramRefused { words, .. } => Self::Nft { words },
+            other => Self::Nft {
+                words: other.to_string(),
+            },
+        }
+    }
 }

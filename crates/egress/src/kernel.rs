@@ -18,15 +18,14 @@
 
 use std::path::{Path, PathBuf};
 
+use quell_host::{Guard, Realm, Store, TunName};
 use quell_packet::Prefix;
 
 use crate::error::EgressError;
-use crate::guard::Guard;
-use crate::host::{Host, Realm};
-use crate::name::TunName;
+use crate::host::Host;
 use crate::nft;
 use crate::plan;
-use crate::state::{State, Store};
+use crate::state::{KIND, State};
 use crate::sysctl::Family;
 
 /// The shortest prefix that is a pool: a larger one would hold addresses of the host's own network.
@@ -84,7 +83,7 @@ impl KernelEgress {
     fn install_on(host: Host, config: EgressConfig) -> Result<Self, EgressError> {
         let tun = TunName::new(&config.tun_name)?;
         let pools = Pools::new(&config, &host)?;
-        let store = Store::open(&config.run_dir)?;
+        let store = Store::open(&config.run_dir, KIND)?;
         let _directory = Guard::directory(&store)?;
         let Some(owner) = Guard::owner(&store, &tun)? else {
             return Err(EgressError::InUse {
@@ -153,7 +152,7 @@ impl KernelEgress {
 
     fn clean_up_stale_on(host: &Host, run_dir: &Path, tun_name: &str) -> Result<bool, EgressError> {
         let tun = TunName::new(tun_name)?;
-        let store = Store::open(run_dir)?;
+        let store = Store::open(run_dir, KIND)?;
         let _directory = Guard::directory(&store)?;
         let Some(_owner) = Guard::owner(&store, &tun)? else {
             return Err(EgressError::InUse {
@@ -218,15 +217,14 @@ impl Pools {
 /// Rules first, then forwarding.
 fn change_host(host: &Host, tun: &TunName, pools: Pools, state: &State) -> Result<(), EgressError> {
     if state.masquerade {
-        host.nft
-            .run(&nft::install_script(tun, pools.ipv4, pools.ipv6))?;
+        host.rules(&nft::install_script(tun, pools.ipv4, pools.ipv6))?;
     }
     plan::apply(&host.sysctls, &state.changes)
 }
 
 /// Undoes what the state file of a TUN says, and removes it. The caller holds both locks. Returns whether there was one.
 fn mend(host: &Host, store: &Store, realm: &Realm, tun: &TunName) -> Result<bool, EgressError> {
-    let Some(state) = store.load(tun)? else {
+    let Some(state) = store.load::<State>(tun)? else {
         return Ok(false);
     };
     if state.realm != *realm {
@@ -279,18 +277,18 @@ fn release(
     let settings = match heir(store, realm, tun)? {
         Some((heir, mut inherited)) => {
             plan::hand_over(&state.changes, &mut inherited.changes);
-            store.store(&heir, &inherited)
+            store.store(&heir, &inherited).map_err(EgressError::from)
         }
         None => plan::restore(&host.sysctls, &state.changes),
     };
     let rules = if state.masquerade {
-        host.nft.run(&nft::remove_script(tun))
+        host.rules(&nft::remove_script(tun))
     } else {
         Ok(())
     };
     settings?;
     rules?;
-    store.remove(tun)
+    Ok(store.remove(tun)?)
 }
 
 /// A living egress in the same realm, which relies on the same settings.
@@ -304,7 +302,7 @@ fn heir(
             continue;
         }
         // A living egress whose file is damaged cannot inherit; another may.
-        if let Ok(Some(state)) = store.load(&tun)
+        if let Ok(Some(state)) = store.load::<State>(&tun)
             && state.realm == *realm
         {
             return Ok(Some((tun, state)));

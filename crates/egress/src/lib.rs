@@ -32,10 +32,8 @@
 #![warn(missing_docs)]
 
 mod error;
-mod guard;
 mod host;
 mod kernel;
-mod name;
 mod nft;
 mod plan;
 mod state;

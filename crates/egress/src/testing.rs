@@ -9,8 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use quell_host::Program;
+
 use crate::host::Host;
-use crate::nft::Nft;
 use crate::sysctl::Sysctls;
 
 /// A directory of its own for each test, removed at its end.
@@ -54,16 +55,15 @@ impl FakeHost {
         Host::new(&self.root.join("proc"), self.nft(nft_script))
     }
 
-    pub(crate) fn nft(&self, script: &str) -> Nft {
+    pub(crate) fn nft(&self, script: &str) -> Program {
         fs::write(self.root.join("bin/nft"), format!("{script}\n")).unwrap();
         let program = self.root.join("bin/launch");
         if !program.exists() {
-            let launcher = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/testing/nft.sh");
+            let launcher =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/src/testing/program.sh");
             std::os::unix::fs::symlink(launcher, &program).unwrap();
         }
-        Nft {
-            programs: vec![program],
-        }
+        Program::at("nft", [program])
     }
 
     pub(crate) fn nft_heard(&self) -> String {

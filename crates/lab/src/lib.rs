@@ -8,6 +8,7 @@
 //! - [`probe`]: echo requests, UDP round trips, DNS questions, and whether ICMP errors come back.
 //! - [`socks`]: the way of an application that knows a proxy.
 //! - [`load`]: steady UDP, TCP and ping loads that note when what arrived.
+//! - [`sniff`]: every packet that crosses a namespace.
 //! - [`child`]: processes inside a namespace that do not outlive the one that started them.
 //!
 //! Every call is synchronous and every resource is a guard: dropping it stops the thread, closes the socket, ends the child
@@ -25,6 +26,7 @@ pub mod load;
 pub mod netns;
 pub mod probe;
 pub mod relay;
+pub mod sniff;
 pub mod socks;
 mod stop;
 pub mod topology;

@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connecting, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
@@ -87,7 +88,8 @@ pub fn listen(
     watch: SocketWatch,
 ) -> Result<Endpoint, NetError> {
     let server = server_config(identity, transport)?;
-    let socket = CountingSocket::bind(address, transport.socket_buffer_bytes, watch)?;
+    let buffer = transport.socket_buffer_bytes;
+    let socket = CountingSocket::bind(address, buffer, watch, &Underlay::default())?;
     let endpoint = Endpoint::new_with_abstract_socket(
         endpoint_config(identity)?,
         Some(server),
@@ -111,7 +113,8 @@ pub fn connect(
 ) -> Result<(Endpoint, Connecting), NetError> {
     let client = client_config(identity, expected, transport)?;
     let any = any_for(remote);
-    let socket = CountingSocket::bind(any, transport.socket_buffer_bytes, watch)?;
+    let buffer = transport.socket_buffer_bytes;
+    let socket = CountingSocket::bind(any, buffer, watch, &Underlay::default())?;
     let endpoint = Endpoint::new_with_abstract_socket(
         endpoint_config(identity)?,
         None,

@@ -4,6 +4,7 @@
 //! (`RLIMIT_NOFILE`) allows, which are left to everything else. The limit is the embedding program's to raise: a library
 //! does not change it. The command `quell up` does.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ use quell_net::engine::paying::PaySettings;
 use quell_net::engine::{Event, Messages, Steer};
 use quell_net::identity::Identity;
 use quell_net::scrape::Serving;
-use quell_packet::Prefix;
 use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
 use quell_tun::os::{TunConfig, TunDevice};
 use quell_tun::{Offload, OffloadStats};
+use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use serde::Serialize;
 use tokio::sync::watch;
@@ -53,6 +54,9 @@ pub struct Client {
     orders: Mutex<Option<Orders>>,
     backend: BackendHandle,
     proxy: Option<Observer>,
+    interface: watch::Receiver<bool>,
+    /// Whether the host leads its traffic here.
+    is_led: Arc<AtomicBool>,
     steer: Steer,
     hub: Hub,
 }
@@ -66,6 +70,10 @@ pub(crate) struct Parts {
     pub(crate) protect: Option<Protect>,
     /// It answers on a control socket.
     pub(crate) is_controlled: bool,
+    /// How its own packets stay outside.
+    pub(crate) underlay: Underlay,
+    /// The host leads its traffic here, or somebody else sees to it: nobody will say so.
+    pub(crate) is_led: bool,
 }
 
 /// The near end of the tunnel, before it is opened.
@@ -80,7 +88,7 @@ enum Near {
 
 /// The same, once the engine has its device.
 enum Opened {
-    Tun(String, Vec<Prefix>),
+    Tun(String),
     Proxy {
         /// Dropped, and thereby ended, when the engine has.
         _held: Proxy,
@@ -103,9 +111,10 @@ impl Near {
         match self {
             Self::Tun(TunSection {
                 name,
-                routes,
                 offload,
                 mtu_max: _,
+                routes: _,
+                exclude: _,
             }) => {
                 let tun = TunDevice::create(TunConfig {
                     name: Some(name.clone()),
@@ -113,7 +122,7 @@ impl Near {
                     ..TunConfig::default()
                 })?;
                 let offload = tun.offload();
-                Ok((split(tun), Opened::Tun(name, routes), Some(offload)))
+                Ok((split(tun), Opened::Tun(name), Some(offload)))
             }
             Self::Proxy(opened) => {
                 let near = Opened::Proxy {
@@ -134,7 +143,7 @@ impl Opened {
         ready: &watch::Sender<bool>,
     ) -> Result<(), Error> {
         match self {
-            Self::Tun(name, routes) => device::follow(name, routes, wanted, ready).await,
+            Self::Tun(name) => device::follow(name, wanted, ready).await,
             Self::Proxy { tunnel, .. } => {
                 proxy::follow(tunnel, wanted, ready).await;
                 Ok(())
@@ -155,12 +164,24 @@ impl Client {
     /// # Errors
     /// The key, the TUN, a listener or the control socket is not to be had.
     pub fn start(file: &ClientFile) -> Result<Self, Error> {
+        Self::start_over(file, Underlay::default())
+    }
+
+    /// As [`Client::start`], by the way of `underlay`: its own packets, dials and questions to
+    /// the control plane stay outside of a tunnel that takes everything else. Who installs the
+    /// host's rules and routes is the caller, who tells when by [`Client::routes_ready`]; `quell up`
+    /// does.
+    ///
+    /// # Errors
+    /// As those of [`Client::start`].
+    pub fn start_over(file: &ClientFile, underlay: Underlay) -> Result<Self, Error> {
         let secret = read_private_key(&file.private_key_file)?;
+        let timeout = file.backend.attempt_timeout;
         let backend = match &file.backend.url {
-            Some(url) => Some(plane::over_http(url, secret, file.backend.attempt_timeout)?),
+            Some(url) => Some(plane::over_http(url, secret, timeout, underlay.clone())?),
             None => None,
         };
-        Self::start_with(file, backend)
+        Self::begin(file, backend, underlay, false)
     }
 
     /// As [`Client::start`], with a control plane of one's own: exits come from its catalog
@@ -170,6 +191,15 @@ impl Client {
     /// As those of [`Client::start`]; also what is kept for a start without the control
     /// plane cannot be read or written.
     pub fn start_with(file: &ClientFile, plane: Option<Arc<dyn Backend>>) -> Result<Self, Error> {
+        Self::begin(file, plane, Underlay::default(), true)
+    }
+
+    fn begin(
+        file: &ClientFile,
+        plane: Option<Arc<dyn Backend>>,
+        underlay: Underlay,
+        is_led: bool,
+    ) -> Result<Self, Error> {
         let secret = read_private_key(&file.private_key_file)?;
         let parts = Parts {
             identity: Identity::from_secret(&secret)?,
@@ -177,6 +207,8 @@ impl Client {
             device: None,
             protect: None,
             is_controlled: true,
+            underlay,
+            is_led,
         };
         Self::launch(file, parts)
     }
@@ -187,7 +219,7 @@ impl Client {
     }
 
     pub(crate) fn launch(file: &ClientFile, parts: Parts) -> Result<Self, Error> {
-        let settings = settings(file, parts.identity)?;
+        let settings = settings(file, parts.identity, parts.underlay)?;
         let plane = match parts.plane {
             Some(backend) => {
                 let account = settings.identity.public_key();
@@ -235,10 +267,13 @@ impl Client {
         })?;
         let (messages, backend, steer, offload) =
             given.try_recv().map_err(|_| Error::EngineLost)?;
+        let interface = is_ready.clone();
+        let is_led = Arc::new(AtomicBool::new(parts.is_led));
+        let led = Arc::clone(&is_led);
         let seen = applications.clone();
         let status = move |report: ClientReport| Described {
             report,
-            interface_ready: *is_ready.borrow(),
+            interface_ready: *is_ready.borrow() && led.load(Ordering::Relaxed),
             proxy: seen.as_ref().map(Observer::status),
             offload: offload.as_ref().map(|offload| offload.stats()),
         };
@@ -256,6 +291,8 @@ impl Client {
             orders: Mutex::new(Some(orders)),
             backend,
             proxy: applications,
+            interface,
+            is_led,
             steer,
             hub,
         })
@@ -311,6 +348,17 @@ impl Client {
     /// Sees into the proxy, where the file has one: where it listens, what it does.
     pub fn proxy(&self) -> Option<&Observer> {
         self.proxy.as_ref()
+    }
+
+    /// Whether the interface is up with a session's addresses, which [`Client::status`] tells.
+    /// Changes each time that it gets others. Routes into it are the caller's.
+    pub fn interface(&self) -> watch::Receiver<bool> {
+        self.interface.clone()
+    }
+
+    /// The host's routes lead into the interface: from now on its status is that it is ready.
+    pub fn routes_ready(&self) {
+        self.is_led.store(true, Ordering::Relaxed);
     }
 
     /// The way to send messages to the provider's program and to take its own;
@@ -423,7 +471,11 @@ impl Drop for Farewell {
     }
 }
 
-fn settings(file: &ClientFile, identity: Identity) -> Result<ClientSettings, Error> {
+fn settings(
+    file: &ClientFile,
+    identity: Identity,
+    underlay: Underlay,
+) -> Result<ClientSettings, Error> {
     Ok(ClientSettings {
         identity,
         servers: file.providers.iter().map(server).collect(),
@@ -432,6 +484,7 @@ fn settings(file: &ClientFile, identity: Identity) -> Result<ClientSettings, Err
         backend: file.backend.settings().try_new()?,
         mtu_max: file.tun.mtu_max,
         agent: agent(),
+        underlay,
     })
 }
 

@@ -1,15 +1,14 @@
-//! Makes a TUN look as the session wants it: addresses, MTU, routes.
+//! Makes a TUN look as the session wants it: addresses and MTU.
 //!
 //! The engine publishes the wanted state; this task follows it. Only the latest
 //! state counts, so a burst of changes costs one. The first state brings the
-//! interface up and installs the routes; a later session with other addresses
-//! moves them.
+//! interface up; a later session with other addresses moves them. Routes into it
+//! are the embedder's: a library leaves the host's alone.
 
 use std::net::IpAddr;
 
 use quell_core::status::TunnelAddresses;
 use quell_net::engine::client::DeviceState;
-use quell_packet::Prefix;
 use quell_tun::TunError;
 use quell_tun::link::Link;
 use tokio::sync::watch;
@@ -24,7 +23,6 @@ use crate::error::Error;
 /// The interface does not take what the session needs.
 pub(crate) async fn follow(
     name: &str,
-    routes: &[Prefix],
     mut wanted: watch::Receiver<DeviceState>,
     ready: &watch::Sender<bool>,
 ) -> Result<(), Error> {
@@ -38,12 +36,8 @@ pub(crate) async fn follow(
         if let Some(addresses) = state.addresses
             && state.addresses != current.addresses
         {
-            for underlay in &state.underlay {
-                check_routes(routes, *underlay)?;
-            }
             readdress(&link, current.addresses, addresses).await?;
             link.up().await?;
-            add_routes(&link, routes).await?;
             ready.send_replace(true);
             info!(interface = name, ipv4 = ?addresses.ipv4, ipv6 = ?addresses.ipv6, mtu = state.mtu, "interface is ready");
         }
@@ -61,16 +55,6 @@ pub(crate) async fn watch_given(
         if wanted.borrow_and_update().addresses.is_some() {
             ready.send_replace(true);
         }
-    }
-}
-
-fn check_routes(routes: &[Prefix], provider: IpAddr) -> Result<(), Error> {
-    match routes.iter().find(|route| route.contains(provider)) {
-        None => Ok(()),
-        Some(route) => Err(Error::RouteLoop {
-            route: route.to_string(),
-            provider,
-        }),
     }
 }
 
@@ -108,17 +92,6 @@ pub(crate) async fn add_addresses(link: &Link, addresses: &TunnelAddresses) -> R
         Some(error) if added == 0 => Err(error.into()),
         Some(_) | None => Ok(()),
     }
-}
-
-async fn add_routes(link: &Link, routes: &[Prefix]) -> Result<(), Error> {
-    for route in routes {
-        match link.replace_route((route.addr(), route.len()), None).await {
-            Ok(()) => {}
-            Err(error @ TunError::Ipv6Disabled { .. }) => warn!(%route, "route left out: {error}"),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 fn of(addresses: &TunnelAddresses) -> Vec<(IpAddr, u8)> {

@@ -27,6 +27,6 @@ pub(crate) fn draining(handle: &Handle<ProviderReport>, others: Handler) -> Hand
                 Ok(json!({"was_draining": was_draining, "sessions": sessions}))
             })
         }
-        Command::Status | Command::Reload | Command::Judge(_) => others(request),
+        Command::Status | Command::Reload | Command::Stop | Command::Judge(_) => others(request),
     })
 }

@@ -18,7 +18,7 @@ pub enum Error {
     /// A setting is not allowed.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The TUN, its addresses or its routes.
+    /// The TUN, or its addresses.
     #[error(transparent)]
     Tun(#[from] quell_tun::TunError),
     /// The way from the TUN to the world.
@@ -48,16 +48,6 @@ pub enum Error {
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// A route of ours would carry the tunnel inside itself.
-    #[error(
-        "tun.routes has {route}, which covers the provider's own address {provider}: the tunnel would run through itself"
-    )]
-    RouteLoop {
-        /// The route.
-        route: String,
-        /// The address.
-        provider: std::net::IpAddr,
-    },
     /// The system gives no thread, no runtime or no random numbers.
     #[error("cannot {doing}: {source}")]
     System {

@@ -54,4 +54,6 @@ pub use quell_packet as packet;
 pub use quell_proxy::{Listening, Observer as ProxyObserver, ProxyStatus};
 pub use quell_tun::channel::{ChannelHandle, InjectError};
 pub use quell_tun::{ReadOutcome, StopHandle, TunError, TunReader, TunWriter, WriteReport};
+/// How own packets stay outside of a tunnel that takes all else.
+pub use quell_underlay::Underlay;
 pub use quell_wire::key::{PublicKey, SecretKey};

@@ -23,6 +23,7 @@ use quell_net::engine::provider::{
 use quell_net::engine::{Handle, Messages};
 use quell_net::identity::Identity;
 use quell_net::scrape::Serving;
+use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use serde::Serialize;
 use tracing::info;
@@ -77,7 +78,10 @@ impl Provider {
     pub fn start(file: &ProviderFile) -> Result<Self, Error> {
         let secret = read_private_key(&file.private_key_file)?;
         let backend = match &file.backend.url {
-            Some(url) => Some(plane::over_http(url, secret, file.backend.attempt_timeout)?),
+            Some(url) => {
+                let timeout = file.backend.attempt_timeout;
+                Some(plane::over_http(url, secret, timeout, Underlay::default())?)
+            }
             None => None,
         };
         Self::start_with(file, backend)

@@ -151,7 +151,7 @@ pub(crate) fn ordering(others: Handler) -> (Handler, Orders) {
                 answered.await.map_err(|_| nobody())?
             })
         }
-        Command::Status | Command::Drain | Command::Judge(_) => others(request),
+        Command::Status | Command::Drain | Command::Stop | Command::Judge(_) => others(request),
     });
     (handler, Orders(orders))
 }

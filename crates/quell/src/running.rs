@@ -221,6 +221,11 @@ where
                 Command::Judge(_) => Err(format!("a {role} judges nobody's packets")),
                 Command::Drain => Err(format!("a {role} has nobody to tell: stop it")),
                 Command::Reload => Err(format!("this {role} reads no file again")),
+                Command::Stop => {
+                    // The answer is on its way before the end takes the socket away.
+                    tokio::spawn(async move { handle.stop().await });
+                    Ok(serde_json::Value::Null)
+                }
             }
         })
     })

@@ -12,6 +12,7 @@ trials![
     keys_are_made_as_the_readme_shows,
     the_example_files_are_good,
     the_example_of_a_backend_says_the_defaults,
+    a_wg_quick_file_becomes_a_client,
 ];
 
 /// The program under test.
@@ -101,5 +102,61 @@ fn the_example_of_a_backend_says_the_defaults() -> Outcome {
         format!("{parts:#?}")
     };
     assert_eq!(told(&example), told(&default));
+    Ok(())
+}
+
+fn a_wg_quick_file_becomes_a_client() -> Outcome {
+    const SECRET: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+    let folder = folder()?;
+    let wg = folder.path().join("wg0.conf");
+    let text = format!(
+        "[Interface]\nPrivateKey = {SECRET}\nAddress = 10.64.0.7/32\nDNS = 10.64.0.1\nMTU = 1380\n\
+         PostUp = touch {}/owned\n[Peer]\nEndpoint = vpn.example.net:51820\nAllowedIPs = 0.0.0.0/0, ::/0\n",
+        folder.path().display()
+    );
+    std::fs::write(&wg, text)?;
+    let made = quell()?
+        .args(["keygen", "--out"])
+        .arg(folder.path().join("provider.key"))
+        .output()?;
+    let key = String::from_utf8(made.stdout)?;
+    let laptop = folder.path().join("laptop");
+    let import = || -> Result<_, libtest_mimic::Failed> {
+        let mut command = quell()?;
+        command.arg("import").arg(&wg).arg(&laptop);
+        Ok(command.args(["--provider-key", key.trim()]).output()?)
+    };
+    let imported = import()?;
+    let (out, err) = (
+        String::from_utf8_lossy(&imported.stdout),
+        String::from_utf8_lossy(&imported.stderr),
+    );
+    assert!(imported.status.success(), "{out}{err}");
+    for said in [
+        "never copied",
+        "never run",
+        "vpn.dns = [\"10.64.0.1\"]",
+        "tun.mtu_max = 1380",
+        "A new key",
+    ] {
+        assert!(out.contains(said), "{said}: {out}");
+    }
+    let file = laptop.join("client.toml");
+    let text = std::fs::read_to_string(&file)?;
+    let secret = std::fs::read_to_string(laptop.join("client.key"))?;
+    assert!(
+        !format!("{out}{text}{secret}").contains(SECRET),
+        "the key was copied"
+    );
+    assert!(!folder.path().join("owned").exists(), "a hook ran");
+    let checked = quell()?.arg("check").arg(&file).output()?;
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(
+        checked.status.success() && said.contains("0.0.0.0/0"),
+        "{said}"
+    );
+    // Nothing that is there is replaced.
+    assert_eq!(import()?.status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(laptop.join("client.key"))?, secret);
     Ok(())
 }

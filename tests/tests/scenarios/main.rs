@@ -40,6 +40,7 @@ mod shares;
 mod sockets;
 mod stopped;
 mod three;
+mod whole;
 
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         shares::trials(),
         sockets::all_trials(),
         stopped::trials(),
+        whole::trials(),
     ];
     let trials = trials.into_iter().flatten();
     let (alone, together): (Vec<_>, Vec<_>) =

@@ -1,8 +1,9 @@
 //! The workspace as cargo sees it: crate directions, libraries in their places, lints, one table of dependencies.
 //!
 //! Dependencies point one way (DESIGN §1): `wire, packet ← core ← {sim, net} ← backend ← quell ← cli`, `packet ← {tun, stack}`,
-//! `stack ← {egress, proxy} ← quell`, `lab ← {cli, tests}`. The table below says it as an allowance for each crate, so
-//! that a new edge is a decision and not an accident. What only tests use may point further (the core is tested against `sim`), as the second column says.
+//! `stack ← {egress, proxy} ← quell`, `underlay ← {net, backend, proxy}`, `host ← {egress, vpn}`, `vpn ← cli`: what changes a
+//! client's host is the command's, never the library's. `lab ← {cli, tests}`. The table below says it as an allowance for
+//! each crate, so that a new edge is a decision and not an accident. What only tests use may point further (the core is tested against `sim`), as the second column says.
 
 use std::process::Command;
 
@@ -22,6 +23,7 @@ const WHOLE: &[&str] = &[
     "quell-backend",
     "quell-core",
     "quell-egress",
+    "quell-host",
     "quell-lab",
     "quell-net",
     "quell-packet",
@@ -29,6 +31,8 @@ const WHOLE: &[&str] = &[
     "quell-sim",
     "quell-stack",
     "quell-tun",
+    "quell-underlay",
+    "quell-vpn",
     "quell-wire",
 ];
 const DIRECTIONS: &[Allowance] = &[
@@ -46,24 +50,33 @@ const DIRECTIONS: &[Allowance] = &[
     ),
     ("quell-tun", &["quell-packet"], &[]),
     ("quell-stack", &["quell-packet"], &[]),
+    ("quell-host", &[], &[]),
+    ("quell-underlay", &[], &[]),
+    ("quell-vpn", &["quell-host", "quell-packet"], &[]),
     (
         "quell-proxy",
-        &["quell-packet", "quell-stack"],
+        &["quell-packet", "quell-stack", "quell-underlay"],
         &["quell-egress"],
     ),
     (
         "quell-egress",
-        &["quell-packet", "quell-stack"],
+        &["quell-host", "quell-packet", "quell-stack"],
         &["quell-lab", "quell-tun"],
     ),
     (
         "quell-net",
-        &["quell-core", "quell-packet", "quell-tun", "quell-wire"],
+        &[
+            "quell-core",
+            "quell-packet",
+            "quell-tun",
+            "quell-underlay",
+            "quell-wire",
+        ],
         &["quell-lab", "quell-sim"],
     ),
     (
         "quell-backend",
-        &["quell-core", "quell-net", "quell-wire"],
+        &["quell-core", "quell-net", "quell-underlay", "quell-wire"],
         &["quell-backend"],
     ),
     (
@@ -82,6 +95,7 @@ const DIRECTIONS: &[Allowance] = &[
             "quell-proxy",
             "quell-stack",
             "quell-tun",
+            "quell-underlay",
             "quell-wire",
         ],
         &["quell-lab", "quell-sim"],

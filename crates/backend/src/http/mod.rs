@@ -34,8 +34,8 @@ use hyper::header::{CONTENT_TYPE, USER_AGENT};
 use hyper::{Method, Request, Response};
 use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use quell_underlay::{Connector, Underlay};
 use quell_wire::key::{PublicKey, SecretKey};
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
@@ -103,8 +103,25 @@ impl HttpBackend {
     /// # Errors
     /// They cannot be read, or there are none.
     pub fn new(base: BaseUrl, secret: SecretKey, timeout: Duration) -> Result<Self, HttpError> {
+        Self::over(base, secret, timeout, Underlay::default())
+    }
+
+    /// As [`HttpBackend::new`], by the way of `underlay`: requests stay outside of a tunnel that takes all else.
+    ///
+    /// # Errors
+    /// As those of [`HttpBackend::new`].
+    pub fn over(
+        base: BaseUrl,
+        secret: SecretKey,
+        timeout: Duration,
+        underlay: Underlay,
+    ) -> Result<Self, HttpError> {
         let config = system_trust(&base)?;
-        Ok(Self::with_tls(base, secret, timeout, config))
+        let mut backend = Self::with_tls(base, secret, timeout, config.clone());
+        if !underlay.is_plain() {
+            backend.client = connections(config, underlay);
+        }
+        Ok(backend)
     }
 
     /// As [`HttpBackend::new`], with the TLS settings of the embedder: its own authorities, or a client certificate.
@@ -116,7 +133,7 @@ impl HttpBackend {
         config: ClientConfig,
     ) -> Self {
         Self {
-            client: connections(config),
+            client: connections(config, Underlay::default()),
             base,
             secret,
             timeout,
@@ -245,17 +262,14 @@ fn system_trust(base: &BaseUrl) -> Result<ClientConfig, HttpError> {
     Ok(config.with_no_client_auth())
 }
 
-type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Connections = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
-fn connections(config: ClientConfig) -> Connections {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
+fn connections(config: ClientConfig, underlay: Underlay) -> Connections {
     let connector = HttpsConnectorBuilder::new()
         .with_tls_config(config)
         .https_or_http()
         .enable_http1()
-        .wrap_connector(http);
+        .wrap_connector(Connector::new(underlay));
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)

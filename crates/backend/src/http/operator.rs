@@ -40,7 +40,7 @@ impl Operator {
     pub fn new(base: BaseUrl, token: String, timeout: Duration) -> Result<Self, HttpError> {
         let config = system_trust(&base)?;
         Ok(Self {
-            client: connections(config),
+            client: connections(config, quell_underlay::Underlay::default()),
             base,
             token,
             timeout,

@@ -256,7 +256,7 @@ impl Plan {
             .chain(more)
             .collect();
         format!(
-            "private_key_file = \"{name}.key\"\nrun_dir = \"{run}\"\n\n{providers}\
+            "private_key_file = \"{name}.key\"\nrun_dir = \"{run}\"\nstate_dir = \"{run}\"\n\n{providers}\
              [tun]\nroutes = {:?}\n{}\n\
              [control]\nsocket = \"{run}/{name}.sock\"\n\n[log]\nlevel = \"debug\"\n\n{}",
             self.routes,

@@ -10,7 +10,7 @@ use quell::reload::Role;
 use quell_core::provider::Reloaded;
 
 use crate::rereading::Current;
-use crate::{Failure, Streams, daemon};
+use crate::{Failure, Streams, daemon, notify};
 
 /// Run an exit for the clients that the file lists, until interrupted
 #[derive(Debug, Args)]
@@ -40,6 +40,7 @@ impl Provide {
         daemon::start_log(file.log.level);
         daemon::raise_file_limit();
         let provider = Provider::start(&file)?;
+        notify::ready();
         let current = Current::new(self.file, keys, Role::Provider);
         let provider = &provider;
         let reloads = current.follow(provider.orders(), |config| async move {
@@ -48,6 +49,12 @@ impl Provide {
                 Config::Client(_) => Ok(Reloaded::default()),
             }
         });
-        daemon::run_until_stopped(provider.ended(), || provider.stop(), reloads)
+        let ended = async {
+            tokio::select! {
+                () = provider.ended() => {}
+                () = notify::watchdog(|| async { provider.status().await.is_ok() }) => {}
+            }
+        };
+        daemon::run_until_stopped(ended, || provider.stop(), reloads)
     }
 }

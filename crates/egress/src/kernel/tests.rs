@@ -250,7 +250,7 @@ fn without_masquerade_nft_is_not_needed() {
     let fake = FakeHost::new();
     let before = fake.snapshot();
     let mut host = fake.host("");
-    host.nft.programs.clear();
+    host.nft = quell_host::Program::at("nft", []);
     let with = KernelEgress::install_on(host.clone(), config(&fake, "quell0"));
     assert!(matches!(with, Err(EgressError::NftMissing)));
     fs::remove_dir_all(fake.run_dir()).unwrap();

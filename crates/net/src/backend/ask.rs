@@ -19,8 +19,8 @@ use hyper::header::{CONNECTION, HeaderMap, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use quell_underlay::{Connector, Underlay};
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 
@@ -53,14 +53,14 @@ pub(super) enum Answer {
 
 /// Asks backends.
 #[derive(Debug, Clone)]
-pub(super) struct Asker(Client<HttpsConnector<HttpConnector>, Empty<Bytes>>);
+pub(super) struct Asker(Client<HttpsConnector<Connector>, Empty<Bytes>>);
 
 impl Asker {
-    /// Asks `urls`. The system's authorities are read only where one of them needs it.
+    /// Asks `urls`, over `underlay`. The system's authorities are read only where one of them needs it.
     ///
     /// # Errors
     /// They cannot be read, or there are none.
-    pub(super) fn new(urls: &[BackendUrl]) -> Result<Self, NetError> {
+    pub(super) fn new(urls: &[BackendUrl], underlay: &Underlay) -> Result<Self, NetError> {
         let unusable = |why: &dyn std::fmt::Display| NetError::Trust {
             words: why.to_string(),
         };
@@ -73,17 +73,16 @@ impl Asker {
                 .map_err(|error| unusable(&error))?,
             false => config.with_root_certificates(RootCertStore::empty()),
         };
-        Ok(Self::with_tls(config.with_no_client_auth()))
+        let config = config.with_no_client_auth();
+        Ok(Self::with_tls(config, underlay))
     }
 
-    fn with_tls(config: ClientConfig) -> Self {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
+    fn with_tls(config: ClientConfig, underlay: &Underlay) -> Self {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(config)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(http);
+            .wrap_connector(Connector::new(underlay.clone()));
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)
             .http1_max_buf_size(HEAD_BYTES_MAX)

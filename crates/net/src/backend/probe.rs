@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use quell_core::config::BackendHealthConfig;
 use quell_core::health::backend::{Admission, Work};
+use quell_underlay::Underlay;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::debug;
@@ -42,10 +43,14 @@ impl Prober {
     ///
     /// # Errors
     /// A URL needs the system's certificate authorities, and they cannot be read.
-    pub(crate) fn new(settings: &BackendSettings, seed: u64) -> Result<Self, NetError> {
+    pub(crate) fn new(
+        settings: &BackendSettings,
+        underlay: &Underlay,
+        seed: u64,
+    ) -> Result<Self, NetError> {
         let asker = match settings.urls.as_slice() {
             [] => None,
-            urls => Some(Asker::new(urls)?),
+            urls => Some(Asker::new(urls, underlay)?),
         };
         Ok(Self {
             backends: BackendHandle::new(settings, seed),

@@ -11,6 +11,7 @@ use quell_core::multi::{CatalogExit, Client, ExitId, ExitSettings, Loss, Output}
 use quell_core::path::Violation;
 use quell_core::send::Backpressure;
 use quell_core::status::ClientStatus;
+use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
 use serde::Serialize;
@@ -73,6 +74,8 @@ pub struct ClientSettings {
     pub backend: BackendSettings,
     /// What we call ourselves.
     pub agent: String,
+    /// The way of our own packets.
+    pub underlay: Underlay,
 }
 
 /// What the driver knows of a provider.
@@ -159,7 +162,7 @@ impl ClientEngine {
         device: Device,
         seed: u64,
     ) -> Result<(Self, Handle<ClientReport>, watch::Receiver<DeviceState>), NetError> {
-        let prober = Prober::new(&settings.backend, seed)?;
+        let prober = Prober::new(&settings.backend, &settings.underlay, seed)?;
         let (pump, inlet, outlet) = pump::start(device.reader, device.writer, device.stop)?;
         let (handle, requests) = Handle::new();
         let (device, wanted) = watch::channel(DeviceState::default());
@@ -658,6 +661,7 @@ impl ClientEngine {
             identity: identity.unwrap_or_else(|| self.settings.identity.clone()),
             transport: self.settings.transport,
             watch: self.watch.clone(),
+            underlay: self.settings.underlay.clone(),
         };
         let dial = ways::dial(caller, server.clone(), attempt);
         way.connection = Connection::Dialling(dial.boxed_local());

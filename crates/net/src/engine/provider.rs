@@ -39,6 +39,7 @@ use quell_core::provider::limits::{Month, MonthUse};
 use quell_core::provider::{AddressPool, Output, Provider, Roster, SessionId};
 use quell_core::send::Backpressure;
 use quell_core::status::ProviderStatus;
+use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use quell_wire::registry::ErrorCode;
 use quinn_proto::ConnectionError;
@@ -166,7 +167,7 @@ impl ProviderEngine {
         protect: Option<Protect>,
         seed: u64,
     ) -> Result<(Self, Handle<ProviderReport>), NetError> {
-        let prober = Prober::new(&settings.backend, seed)?;
+        let prober = Prober::new(&settings.backend, &Underlay::default(), seed)?;
         let mut watch = SocketWatch::default();
         watch.protect = protect;
         let endpoint = quic::listen(

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, select_all};
 use quell_core::multi::{Client, ExitId, Loss};
+use quell_underlay::Underlay;
 use tracing::debug;
 
 use super::client::Server;
@@ -115,6 +116,7 @@ pub(super) struct Caller {
     pub(super) identity: Identity,
     pub(super) transport: TransportSettings,
     pub(super) watch: SocketWatch,
+    pub(super) underlay: Underlay,
 }
 
 /// Finds the provider, connects, and opens the control stream.
@@ -123,9 +125,12 @@ pub(super) async fn dial(caller: Caller, server: Server, attempt: u64) -> Dialle
         identity,
         transport,
         watch,
+        underlay,
     } = caller;
-    let remote = resolve(&server.remote, attempt, system_resolver).await?;
-    let begun = quic::connect(&identity, remote, server.key, &transport, watch.clone());
+    let look_up = |remote| look_up(&underlay, remote);
+    let remote = resolve(&server.remote, attempt, look_up).await?;
+    let books = watch.clone();
+    let begun = quic::connect(&identity, remote, server.key, &transport, books, &underlay);
     let (endpoint, connection) = begun.map_err(|error| error.to_string())?;
     let connected = connection.connected().await;
     connected.map_err(|error| words::failure(&error))?;
@@ -156,8 +161,15 @@ where
     turn(found, attempt).ok_or_else(|| format!("{remote} has no address"))
 }
 
-async fn system_resolver(remote: String) -> io::Result<Vec<SocketAddr>> {
-    Ok(tokio::net::lookup_host(remote).await?.collect())
+/// Asks for `host:port`, by the underlay's way.
+async fn look_up(underlay: &Underlay, remote: String) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = remote.parse() {
+        return Ok(vec![address]);
+    }
+    let parts = remote.rsplit_once(':');
+    let (host, port) = parts.ok_or(io::ErrorKind::InvalidInput)?;
+    let port = port.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
+    underlay.resolve(host, port).await
 }
 
 /// The address whose turn it is. A resolver may turn its answer by one for each

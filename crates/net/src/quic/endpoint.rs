@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
+use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use quinn::AsyncUdpSocket as _;
 use quinn_proto::{
@@ -75,11 +76,12 @@ pub(crate) fn listen(
     watch: SocketWatch,
 ) -> Result<Endpoint, NetError> {
     let server = Arc::new(server_config(identity, transport)?);
-    let socket = CountingSocket::bind(address, transport.socket_buffer_bytes, watch)?;
+    let buffer = transport.socket_buffer_bytes;
+    let socket = CountingSocket::bind(address, buffer, watch, &Underlay::default())?;
     Endpoint::start(identity, Some(server), socket)
 }
 
-/// Starts to connect: see [`crate::endpoint::connect`]. To be called within a `LocalSet`.
+/// Starts to connect, over `underlay`: see [`crate::endpoint::connect`]. To be called within a `LocalSet`.
 ///
 /// # Errors
 /// The socket cannot be opened, or a setting is out of what QUIC can express.
@@ -89,9 +91,11 @@ pub(crate) fn connect(
     expected: PublicKey,
     transport: &TransportSettings,
     watch: SocketWatch,
+    underlay: &Underlay,
 ) -> Result<(Endpoint, Connection), NetError> {
     let client = client_config(identity, expected, transport)?;
-    let socket = CountingSocket::bind(any_for(remote), transport.socket_buffer_bytes, watch)?;
+    let buffer = transport.socket_buffer_bytes;
+    let socket = CountingSocket::bind(any_for(remote), buffer, watch, underlay)?;
     let endpoint = Endpoint::start(identity, None, socket)?;
     let connection = endpoint.connect(client, remote)?;
     Ok((endpoint, connection))

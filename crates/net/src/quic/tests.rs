@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use quinn_proto::{ConnectionError, SendDatagramError, VarInt};
 use tokio::task::LocalSet;
@@ -52,6 +53,7 @@ async fn pair() -> Pair {
         server.public_key(),
         &transport,
         client_watch.clone(),
+        &Underlay::default(),
     )
     .unwrap();
     let accepted = listener.accept().await.unwrap().accept().unwrap();
@@ -279,7 +281,15 @@ fn an_endpoint_that_takes_no_more_keeps_what_it_has() {
         let known = Identity::generate().unwrap();
         let transport = TransportSettings::default();
         let watch = SocketWatch::default();
-        let (_dialler, dialled) = connect(&known, remote, pair.key, &transport, watch).unwrap();
+        let (_dialler, dialled) = connect(
+            &known,
+            remote,
+            pair.key,
+            &transport,
+            watch,
+            &Underlay::default(),
+        )
+        .unwrap();
         let patience = Duration::from_millis(200);
         let answer = timeout(patience, dialled.connected()).await;
         assert!(answer.is_err(), "none is expected");
@@ -317,6 +327,7 @@ fn a_first_packet_may_be_asked_for_proof_refused_or_ignored() {
                 server.public_key(),
                 &transport,
                 SocketWatch::default(),
+                &Underlay::default(),
             )
             .unwrap()
         };

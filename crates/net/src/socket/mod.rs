@@ -40,6 +40,8 @@ use tokio::time::{Instant, Sleep, sleep};
 pub use books::{Protect, SocketCounters, SocketWatch, UdpReport};
 use sending::Outgoing;
 
+use quell_underlay::Underlay;
+
 use crate::error::NetError;
 
 /// Errors in a row after which a socket that cannot receive is given up.
@@ -65,11 +67,12 @@ impl fmt::Debug for CountingSocket {
 impl CountingSocket {
     /// Opens a socket on `address` with buffers of `buffer_bytes`, or as near to
     /// it as the system allows.
-    /// What crosses it is written into the books of `watch`.
+    /// What crosses it is written into the books of `watch`, and `underlay` decides its way.
     pub(crate) fn bind(
         address: SocketAddr,
         buffer_bytes: usize,
         watch: SocketWatch,
+        underlay: &Underlay,
     ) -> Result<Arc<Self>, NetError> {
         let open = || -> io::Result<(tokio::net::UdpSocket, UdpSocketState)> {
             let socket = Socket::new(
@@ -78,6 +81,7 @@ impl CountingSocket {
                 Some(Protocol::UDP),
             )?;
             watch.show(socket.as_fd())?;
+            underlay.prepare(&socket)?;
             if address.is_ipv6() {
                 // `[::]` serves both families; any other address its own.
                 socket.set_only_v6(!address.ip().is_unspecified())?;

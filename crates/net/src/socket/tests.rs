@@ -13,6 +13,7 @@ use bytes::Bytes;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use quell_core::health::refusal::{GRACE, WAIT_MIN};
+use quell_underlay::Underlay;
 use quinn::udp::Transmit;
 use tokio::time::Instant;
 
@@ -61,7 +62,7 @@ async fn a_socket_is_shown_before_it_is_used_and_not_used_where_that_fails() {
         }
     }));
     let any = (Ipv4Addr::LOCALHOST, 0).into();
-    let open = || CountingSocket::bind(any, 65_536, watch.clone());
+    let open = || CountingSocket::bind(any, 65_536, watch.clone(), &Underlay::default());
     assert!(open().unwrap_err().to_string().contains("127.0.0.1:0"));
     open().unwrap();
     assert_eq!(*seen.lock(), [0, 0]);
@@ -188,7 +189,15 @@ async fn pair() -> (Connection, Connection, SocketWatch, impl Sized) {
     let remote = listening.local_addr().unwrap();
     let watch = SocketWatch::default();
     let key = server.public_key();
-    let (endpoint, dialled) = connect(&client, remote, key, &transport, watch.clone()).unwrap();
+    let (endpoint, dialled) = connect(
+        &client,
+        remote,
+        key,
+        &transport,
+        watch.clone(),
+        &Underlay::default(),
+    )
+    .unwrap();
     let accepted = listening.accept().await.unwrap().accept().unwrap();
     dialled.connected().await.unwrap();
     accepted.connected().await.unwrap();

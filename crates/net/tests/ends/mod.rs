@@ -180,6 +180,7 @@ pub(crate) fn client_prepared(
         mtu_max: 1_500,
         agent: "test".to_owned(),
         backend,
+        underlay: quell_underlay::Underlay::default(),
     };
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {

@@ -6,9 +6,9 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use quell_underlay::dns::{Answer, Question};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::message::{Answer, Question};
 use crate::books::Event;
 use crate::common::Common;
 use crate::ports::Port;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use super::message::Question;
+use quell_underlay::dns::Question;
 
 /// Answers.
 pub(super) struct Cache {
@@ -55,8 +55,8 @@ mod tests {
 
     use std::time::Duration;
 
-    use super::super::message::Family;
     use super::*;
+    use quell_underlay::dns::Family;
 
     fn question(name: &str) -> Question {
         Question::new(name, Family::V4).unwrap()

@@ -7,7 +7,7 @@
 //!
 //! | module | its job |
 //! |---|---|
-//! | `message` | a question to bytes, bytes to an answer |
+//! | [`quell_underlay::dns`] | a question to bytes, bytes to an answer |
 //! | `ask` | one question to one server, over UDP, and over TCP |
 //! | `cache` | answers for as long as they say |
 //!
@@ -15,7 +15,6 @@
 
 mod ask;
 mod cache;
-mod message;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +25,7 @@ use crate::books::{Event, Refusal};
 use crate::common::Common;
 use crate::tunnel::Tunnel;
 use cache::Cache;
-use message::{Answer, Family, Question};
+use quell_underlay::dns::{Answer, Family, Question};
 
 /// The servers, and what they said.
 pub(crate) struct Names {
@@ -67,13 +66,20 @@ pub(crate) async fn resolve(common: &Rc<Common>, name: &str) -> Result<Vec<IpAdd
     }
 }
 
+const fn carries(tunnel: &Tunnel, family: Family) -> bool {
+    match family {
+        Family::V4 => tunnel.ipv4.is_some(),
+        Family::V6 => tunnel.ipv6.is_some(),
+    }
+}
+
 async fn addresses(
     common: &Rc<Common>,
     tunnel: &Tunnel,
     name: &str,
     family: Family,
 ) -> Result<Vec<IpAddr>, Refusal> {
-    if !family.is_of(tunnel) {
+    if !carries(tunnel, family) {
         return Ok(Vec::new());
     }
     let question = Question::new(name, family).ok_or(Refusal::NameNotFound)?;

@@ -4,6 +4,7 @@
 //! default, everything else does. [`ClientFile::try_new`] checks a file that was
 //! built in code just as [`super::load`] checks one that was read.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ use super::error::LoadError;
 use super::exits::{self, FlapSection, ProviderPeer, RaceSection, WindowSection};
 use super::lanes::LanesSection;
 use super::proxy::ProxySection;
+use super::vpn::VpnSection;
 use super::{RoleFile, text};
 
 /// Most routes of one TUN: far above split-tunnel lists that people write, and
@@ -57,6 +59,9 @@ pub struct ClientFile {
     /// The TUN.
     #[serde(default)]
     pub tun: TunSection,
+    /// What the tunnel means to the rest of the machine.
+    #[serde(default)]
+    pub vpn: VpnSection,
     /// Listeners for applications, in the place of the TUN.
     #[serde(default)]
     pub proxy: ProxySection,
@@ -118,11 +123,16 @@ pub struct TunSection {
     pub offload: Offload,
     /// Destinations that go through the tunnel, besides the provider's own pools.
     ///
-    /// None: a tunnel that redirects traffic nobody named would surprise. A route
-    /// that covers the provider's own address is refused, since the tunnel would
-    /// run through itself. At most 1,024, no duplicates.
+    /// None: a tunnel that redirects traffic nobody named would surprise. A default
+    /// route (`0.0.0.0/0` or `::/0`) takes the whole machine. At most 1,024, no
+    /// duplicates. Installed by `quell up`, not by the library.
     #[serde(deserialize_with = "text::list")]
     pub routes: Vec<Prefix>,
+    /// Destinations that never go through the tunnel, whatever the routes say.
+    ///
+    /// None. At most 1,024, no duplicates, each inside or outside of the routes.
+    #[serde(deserialize_with = "text::list")]
+    pub exclude: Vec<Prefix>,
 }
 
 impl Default for TunSection {
@@ -132,6 +142,7 @@ impl Default for TunSection {
             mtu_max: 1420,
             offload: Offload::Auto,
             routes: Vec::new(),
+            exclude: Vec::new(),
         }
     }
 }
@@ -257,6 +268,7 @@ impl ClientFile {
             budget: BudgetSection::default(),
             control: ControlSection::default(),
             metrics: MetricsSection::default(),
+            vpn: VpnSection::default(),
             log: LogSection::default(),
             run_dir: default_run_dir(),
             state_dir: default_state_dir(),
@@ -270,10 +282,11 @@ impl ClientFile {
     pub fn try_new(self) -> Result<Self, ConfigError> {
         interface_name("tun.name", &self.tun.name)?;
         config::number("tun.mtu_max", self.tun.mtu_max, 1280..=9000)?;
-        check_routes(&self.tun.routes)?;
+        check_routes("tun.routes", &self.tun.routes)?;
+        check_routes("tun.exclude", &self.tun.exclude)?;
         self.proxy.check(&self.tun.routes)?;
+        self.vpn.check(&self.tun, self.proxy.is_on())?;
         exits::check(&self.providers, self.backend.url.is_some())?;
-        self.check_route_loop()?;
         self.fitted()?.try_new()?;
         self.backend.check(false)?;
         self.metrics.check()?;
@@ -292,22 +305,18 @@ impl ClientFile {
         Ok(self)
     }
 
-    /// An address that is written out can be checked here, a name at each dial.
-    fn check_route_loop(&self) -> Result<(), ConfigError> {
-        for peer in &self.providers {
-            let Host::Ip(provider) = &peer.address.host else {
-                continue;
-            };
-            let covers = |route: &&Prefix| route.contains(*provider);
-            if let Some(route) = self.tun.routes.iter().find(covers) {
-                return Err(ConfigError::new(
-                    "tun.routes",
-                    route,
-                    format!("prefixes without the provider's own address {provider}"),
-                ));
-            }
+    /// The providers' addresses that are written out; `None` when one is a name, or comes from
+    /// a catalog, and is known when it is dialled.
+    #[must_use]
+    pub fn provider_addresses(&self) -> Option<Vec<IpAddr>> {
+        let address = |peer: &ProviderPeer| match &peer.address.host {
+            Host::Ip(address) => Some(*address),
+            Host::Name(_) => None,
+        };
+        match self.backend.url {
+            Some(_) => None,
+            None => self.providers.iter().map(address).collect(),
         }
-        Ok(())
     }
 
     /// The core's settings; within the budget of memory, if there is one that they fit into.
@@ -409,11 +418,11 @@ impl RoleFile for ClientFile {
     }
 }
 
-fn check_routes(routes: &[Prefix]) -> Result<(), ConfigError> {
+fn check_routes(key: &'static str, routes: &[Prefix]) -> Result<(), ConfigError> {
     if routes.len() > ROUTES_MAX {
         let count = format!("{} prefixes", routes.len());
         let allowed = format!("at most {ROUTES_MAX}");
-        return Err(ConfigError::new("tun.routes", count, allowed));
+        return Err(ConfigError::new(key, count, allowed));
     }
     let mut seen = std::collections::HashSet::new();
     match routes
@@ -423,7 +432,7 @@ fn check_routes(routes: &[Prefix]) -> Result<(), ConfigError> {
     {
         None => Ok(()),
         Some((index, route)) => Err(ConfigError::new(
-            format!("tun.routes[{index}]"),
+            format!("{key}[{index}]"),
             route,
             "each prefix once",
         )),

@@ -56,6 +56,7 @@ mod source;
 #[cfg(all(test, feature = "provider"))]
 mod tests;
 mod text;
+mod vpn;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -88,6 +89,7 @@ pub use quell_core::provider::rules::{Rule, RuleError};
 pub use quell_net::backend::{BACKENDS_MAX, BackendUrl, BackendUrlError};
 pub use quell_net::transport::TransportSettings;
 use source::Source;
+pub use vpn::VpnSection;
 
 /// Most bytes of a configuration file: room for some 8,000 clients of a provider.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;

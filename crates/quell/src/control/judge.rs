@@ -129,6 +129,9 @@ pub fn judging(judge: Judge, others: Handler) -> Handler {
                 serde_json::to_value(answer).map_err(|error| error.to_string())
             })
         }
+        Command::Stop => Box::pin(async {
+            Err("a provider is ended by a signal, or by its service manager".to_owned())
+        }),
         Command::Status | Command::Reload | Command::Drain => others(request),
     })
 }

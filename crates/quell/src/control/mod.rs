@@ -86,6 +86,8 @@ pub enum Command {
     Drain,
     /// Of a provider: may its clients speak to this?
     Judge(Question),
+    /// Of a client: end, in good order.
+    Stop,
 }
 
 /// One response line.

@@ -21,6 +21,7 @@ use quell_net::Protect;
 use quell_net::engine::client::Device;
 use quell_net::identity::Identity;
 use quell_net::signer::Signer;
+use quell_underlay::Underlay;
 use quell_wire::key::SecretKey;
 
 use super::key_of;
@@ -126,7 +127,8 @@ impl ClientBuilder {
         let backend = match (self.backend, &file.backend.url, key) {
             (Some(backend), _, _) => Some(backend),
             (None, Some(url), Some(key)) => {
-                Some(plane::over_http(url, key, file.backend.attempt_timeout)?)
+                let timeout = file.backend.attempt_timeout;
+                Some(plane::over_http(url, key, timeout, Underlay::default())?)
             }
             (None, Some(_), None) => return Err(Error::SignerOverHttp),
             (None, None, _) => None,
@@ -137,6 +139,9 @@ impl ClientBuilder {
             device: self.device,
             protect: self.protect,
             is_controlled: self.is_controlled,
+            // Whoever embeds it leads the traffic, and keeps its sockets outside by `protect`.
+            underlay: Underlay::default(),
+            is_led: true,
         };
         Client::launch(&file, parts)
     }

@@ -11,6 +11,7 @@ use quell_backend::ask::Backend;
 use quell_net::Protect;
 use quell_net::engine::client::Device;
 use quell_net::identity::Identity;
+use quell_underlay::Underlay;
 use quell_wire::key::SecretKey;
 
 use super::key_of;
@@ -83,7 +84,10 @@ impl ProviderBuilder {
         refuse_own_key(identity.public_key(), &file.peers())?;
         let backend = match (self.backend, &file.backend.url) {
             (Some(backend), _) => Some(backend),
-            (None, Some(url)) => Some(plane::over_http(url, key, file.backend.attempt_timeout)?),
+            (None, Some(url)) => {
+                let timeout = file.backend.attempt_timeout;
+                Some(plane::over_http(url, key, timeout, Underlay::default())?)
+            }
             (None, None) => None,
         };
         let parts = Parts {

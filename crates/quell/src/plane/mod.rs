@@ -24,11 +24,12 @@ use std::time::Duration;
 
 use quell_backend::ask::Backend;
 use quell_backend::http::{BaseUrl, HttpBackend};
+use quell_underlay::Underlay;
 use quell_wire::key::SecretKey;
 
 use crate::error::Error;
 
-/// The backend at a URL, asked in the name of `secret`.
+/// The backend at a URL, asked in the name of `secret` by the way of `underlay`.
 ///
 /// # Errors
 /// There is nobody whose certificates could be trusted.
@@ -36,6 +37,8 @@ pub(crate) fn over_http(
     url: &BaseUrl,
     secret: SecretKey,
     timeout: Duration,
+    underlay: Underlay,
 ) -> Result<Arc<dyn Backend>, Error> {
-    Ok(Arc::new(HttpBackend::new(url.clone(), secret, timeout)?))
+    let backend = HttpBackend::over(url.clone(), secret, timeout, underlay)?;
+    Ok(Arc::new(backend))
 }

@@ -70,6 +70,22 @@ fn near(table: &mut Table, file: &ClientFile) {
             [] => table.row("routes", "the provider's pools alone"),
             routes => table.row("routes", listed(routes)),
         }
+        if !tun.exclude.is_empty() {
+            table.row("around the tunnel", listed(&tun.exclude));
+        }
+        if !file.vpn.dns.is_empty() {
+            table.row("names from", listed(&file.vpn.dns));
+        }
+        if file.vpn.fail_closed {
+            let lan = match file.vpn.allow_lan {
+                true => ", and to the local network",
+                false => "",
+            };
+            table.row(
+                "leaves",
+                format!("only through the tunnel{lan}, until `quell down`"),
+            );
+        }
         return;
     }
     table.row("tun", "none, without privileges");

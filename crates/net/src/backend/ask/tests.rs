@@ -55,7 +55,10 @@ async fn asked(bytes: impl Into<Vec<u8>>) -> Answer {
     let url = format!("http://127.0.0.1:{port}/health?key=k")
         .parse()
         .unwrap();
-    let answer = Asker::new(&[]).unwrap().ask(&url).await;
+    let answer = Asker::new(&[], &Underlay::default())
+        .unwrap()
+        .ask(&url)
+        .await;
     let head = server.join().unwrap();
     assert!(head.starts_with("GET /health?key=k HTTP/1.1\r\n"), "{head}");
     assert!(
@@ -147,7 +150,10 @@ async fn what_is_no_answer_is_a_failure_in_words() {
     let url = format!("http://127.0.0.1:{port}/?key=s3cret")
         .parse()
         .unwrap();
-    let answer = Asker::new(&[]).unwrap().ask(&url).await;
+    let answer = Asker::new(&[], &Underlay::default())
+        .unwrap()
+        .ask(&url)
+        .await;
     let Answer::Failed(words) = answer else {
         panic!("{answer:?}");
     };
@@ -195,7 +201,7 @@ fn trusting(roots: RootCertStore) -> Asker {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Asker::with_tls(config)
+    Asker::with_tls(config, &Underlay::default())
 }
 
 #[tokio::test]

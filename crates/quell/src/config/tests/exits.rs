@@ -80,10 +80,13 @@ fn a_list_without_providers_or_of_something_else_is_refused() {
 }
 
 #[test]
-fn a_route_that_covers_any_provider_is_refused() {
-    let text = several("") + "\n[tun]\nroutes = [\"192.0.2.0/24\"]\n";
-    let error = refused(&text);
-    assert!(error.contains("192.0.2.1"), "{error}");
+fn a_route_may_cover_a_provider_since_its_packets_are_marked() {
+    let text =
+        several("") + "\n[tun]\nroutes = [\"192.0.2.0/24\"]\nexclude = [\"192.0.2.128/25\"]\n";
+    let file = as_client(Folder::new().load(text).unwrap());
+    assert_eq!(file.tun.exclude.len(), 1);
+    let twice = several("") + "\n[tun]\nexclude = [\"10.0.0.0/8\", \"10.0.0.0/8\"]\n";
+    assert!(refused(&twice).contains("tun.exclude[1]"));
 }
 
 #[test]

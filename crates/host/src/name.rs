@@ -8,36 +8,43 @@
 
 use std::fmt::Write as _;
 
-use crate::error::EgressError;
+use crate::error::HostError;
 
 /// The kernel's `IFNAMSIZ` less its closing zero.
 const NAME_BYTES_MAX: usize = 15;
 
 /// A name that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TunName(String);
+pub struct TunName(String);
 
 impl TunName {
-    pub(crate) fn new(name: &str) -> Result<Self, EgressError> {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`HostError::InvalidName`].
+    pub fn new(name: &str) -> Result<Self, HostError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let valid = (1..=NAME_BYTES_MAX).contains(&name.len())
             && name.chars().all(plain)
             && !matches!(name, "." | "..");
         if !valid {
-            return Err(EgressError::InvalidName {
+            return Err(HostError::InvalidName {
                 name: name.to_owned(),
             });
         }
         Ok(Self(name.to_owned()))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name of its table.
-    pub(crate) fn table(&self) -> String {
-        let mut table = "quell_".to_owned();
+    /// The name of its table of that kind: `quell` and the name, written so that no two names share one.
+    #[must_use]
+    pub fn table(&self, kind: &str) -> String {
+        let mut table = format!("{kind}_");
         for c in self.0.chars() {
             if c.is_ascii_alphanumeric() {
                 table.push(c);
@@ -86,11 +93,14 @@ mod tests {
         let names = ["a.b", "a_b", "a-b", "a_2eb", "ab", "a__b", "A.b"];
         let tables: std::collections::HashSet<_> = names
             .iter()
-            .map(|name| TunName::new(name).unwrap().table())
+            .map(|name| TunName::new(name).unwrap().table("quell"))
             .collect();
         assert_eq!(tables.len(), names.len());
-        assert_eq!(TunName::new("quell0").unwrap().table(), "quell_quell0");
-        assert_eq!(TunName::new("a.b").unwrap().table(), "quell_a_2eb");
+        assert_eq!(
+            TunName::new("quell0").unwrap().table("quell"),
+            "quell_quell0"
+        );
+        assert_eq!(TunName::new("a.b").unwrap().table("quell"), "quell_a_2eb");
         assert!(
             tables
                 .iter()

@@ -11,8 +11,6 @@ use domain::base::iana::{Class, Opcode, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, ParsedName, Record, ToName};
 use domain::rdata::{A, Aaaa, Cname};
 
-use crate::tunnel::Tunnel;
-
 /// Most addresses of one answer that are taken.
 const ADDRESSES_MAX: usize = 16;
 /// Bytes of an answer that we take in one datagram: 1,280 less both headers (RFC 9715 §3.1 has 1,400 on open paths).
@@ -24,19 +22,14 @@ const TTL_MAX: Duration = Duration::from_secs(3_600);
 
 /// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Family {
+pub enum Family {
+    /// A records.
     V4,
+    /// AAAA records.
     V6,
 }
 
 impl Family {
-    pub(crate) const fn is_of(self, tunnel: &Tunnel) -> bool {
-        match self {
-            Self::V4 => tunnel.ipv4.is_some(),
-            Self::V6 => tunnel.ipv6.is_some(),
-        }
-    }
-
     const fn rtype(self) -> Rtype {
         match self {
             Self::V4 => Rtype::A,
@@ -47,14 +40,14 @@ impl Family {
 
 /// A name and the family of addresses that are asked for. Names are compared without their case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Question {
+pub struct Question {
     name: Name<Vec<u8>>,
     family: Family,
 }
 
 /// What a server said.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// These, for so long. None at all: the name has no address of this family.
     Addresses(Vec<IpAddr>, Duration),
     /// There is no such name.
@@ -68,7 +61,8 @@ pub(crate) enum Answer {
 impl Question {
     /// A question; `None` for what is no name, and for the names of the host itself, which are nobody else's to answer
     /// (RFC 6761 §6.3). A host's name has no escapes in it, with which either could be disguised, and no brackets.
-    pub(crate) fn new(name: &str, family: Family) -> Option<Self> {
+    #[must_use]
+    pub fn new(name: &str, family: Family) -> Option<Self> {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !name.bytes().all(is_of_name) {
             return None;
@@ -83,7 +77,8 @@ impl Question {
     }
 
     /// The question as a message with the number `id`.
-    pub(crate) fn to_message(&self, id: u16) -> Option<Vec<u8>> {
+    #[must_use]
+    pub fn to_message(&self, id: u16) -> Option<Vec<u8>> {
         let mut message = MessageBuilder::new_vec();
         message.header_mut().set_id(id);
         message.header_mut().set_rd(true);
@@ -100,7 +95,8 @@ impl Question {
     }
 
     /// What `bytes` answers; `None` when it is no answer to this question.
-    pub(crate) fn read(&self, id: u16, bytes: &[u8]) -> Option<Answer> {
+    #[must_use]
+    pub fn read(&self, id: u16, bytes: &[u8]) -> Option<Answer> {
         let message = Message::from_slice(bytes).ok()?;
         let header = message.header();
         let is_reply = header.qr() && header.opcode() == Opcode::QUERY && header.id() == id;
