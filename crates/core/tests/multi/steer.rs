@@ -39,6 +39,8 @@ fn held_nothing_leaves_and_released_all_is_as_before() {
     world.run_for(S);
     let (before, dials) = (world.bytes_out(), world.status().dials);
     assert_eq!(connects(&mut world, 1_000), None);
+    world.steer(|client, now| client.on_network_changed(network(true), now));
+    world.steer(|client, now| client.on_wake(now));
     world.run_for(3_600 * S);
     assert_eq!(world.bytes_out(), before, "an hour, and not a byte");
     let status = world.status();
@@ -57,8 +59,9 @@ fn suspended_nothing_is_begun_and_on_waking_the_session_goes_on() {
     let sessions = world.status().sessions;
     world.steer(|client, now| client.on_suspended(now));
     let before = world.bytes_out();
+    world.connect(SITE, 900);
     world.run_for(50 * S);
-    assert_eq!(world.bytes_out(), before, "no keepalive");
+    assert_eq!(world.bytes_out(), before, "no packet, no keepalive");
     world.steer(|client, now| client.on_resumed(now));
     assert!(world.bytes_out() > before, "asked at once");
     assert!(connects(&mut world, 1_000).is_some());
