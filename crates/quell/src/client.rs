@@ -20,7 +20,6 @@ use quell_net::engine::client::{
 use quell_net::engine::paying::PaySettings;
 use quell_net::engine::{Event, Messages, Steer};
 use quell_net::identity::Identity;
-use quell_net::scrape::Serving;
 use quell_proxy::{Observer, Proxy, ProxyStatus, Tunnel};
 use quell_tun::os::{TunConfig, TunDevice};
 use quell_tun::{Offload, OffloadStats};
@@ -30,28 +29,24 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::config::{ClientFile, ProviderPeer, TunSection, read_private_key};
-use crate::control;
 use crate::device;
+use crate::doors::Doors;
 use crate::embed::client::ClientBuilder;
 use crate::embed::events::{Events, Hub};
 use crate::error::Error;
-use crate::metrics;
 use crate::plane;
 use crate::plane::client::ClientPlane;
 use crate::plane::kept::{Kept, KeptFile};
 use crate::proxy;
-use crate::reload::{Orders, ordering};
+use crate::reload::Orders;
 use crate::running::{Running, answers};
 
 /// A running client, with its control socket.
 pub struct Client {
-    // Declared first, dropped first: no question is answered by half an engine.
-    // Behind a lock only so that the client may be shared: nobody asks it.
-    _control: Option<Mutex<control::Server>>,
-    _metrics: Option<Mutex<Serving>>,
+    // Declared first, dropped first.
+    doors: Doors,
     running: Running<ClientReport>,
     messages: Mutex<Option<Messages<()>>>,
-    orders: Mutex<Option<Orders>>,
     backend: BackendHandle,
     proxy: Option<Observer>,
     interface: watch::Receiver<bool>,
@@ -278,17 +273,11 @@ impl Client {
             offload: offload.as_ref().map(|offload| offload.stats()),
         };
         let answers = answers(running.handle(), "client", status);
-        let metrics = metrics::serve(&file.metrics, &answers)?;
-        let (answers, orders) = ordering(answers);
-        let control = parts
-            .is_controlled
-            .then(|| control::serve(&file.control_socket(), answers));
+        let socket = parts.is_controlled.then(|| file.control_socket());
         Ok(Self {
-            _control: control.transpose()?.map(Mutex::new),
-            _metrics: metrics.map(Mutex::new),
+            doors: Doors::open(&file.metrics, &answers, socket.as_deref(), answers.clone())?,
             running,
             messages: Mutex::new(Some(messages)),
-            orders: Mutex::new(Some(orders)),
             backend,
             proxy: applications,
             interface,
@@ -370,7 +359,7 @@ impl Client {
     /// The orders to read the configuration again that come over the control socket; `None` after the first call. Until
     /// they are taken, whoever gives one waits in vain.
     pub fn orders(&self) -> Option<Orders> {
-        self.orders.lock().take()
+        self.doors.orders()
     }
 
     /// Tells that a call of your own to the control plane failed. Three in a row, each in

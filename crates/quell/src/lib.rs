@@ -12,6 +12,7 @@ pub mod client;
 pub mod config;
 pub mod control;
 mod device;
+mod doors;
 #[cfg(feature = "provider")]
 mod drain;
 #[cfg(feature = "provider")]

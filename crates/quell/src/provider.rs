@@ -22,35 +22,31 @@ use quell_net::engine::provider::{
 };
 use quell_net::engine::{Handle, Messages};
 use quell_net::identity::Identity;
-use quell_net::scrape::Serving;
 use quell_underlay::Underlay;
 use quell_wire::key::PublicKey;
 use serde::Serialize;
 use tracing::info;
 
 use crate::config::{ProviderFile, read_private_key};
-use crate::control::{self, Explanation, Question, Server, judging};
+use crate::control::{Explanation, Question, judging};
+use crate::doors::Doors;
 use crate::drain::draining;
 use crate::egress::{self, Egress};
 use crate::embed::provider::ProviderBuilder;
 use crate::error::Error;
-use crate::metrics;
 use crate::month_file::MonthFile;
 use crate::plane;
 use crate::plane::provider::{ProviderPlane, TrustedFile};
 use crate::plane::receipts::Receipts;
-use crate::reload::{Orders, ordering};
+use crate::reload::Orders;
 use crate::running::{Running, answers};
 
 /// A running provider, with its control socket.
 pub struct Provider {
-    // Declared first, dropped first: no question is answered by half an engine.
-    // Behind a lock only so that the provider may be shared: nobody asks it.
-    _control: Option<Mutex<Server>>,
-    _metrics: Option<Mutex<Serving>>,
+    // Declared first, dropped first.
+    doors: Doors,
     running: Running<ProviderReport>,
     messages: Mutex<Option<Messages<PublicKey>>>,
-    orders: Mutex<Option<Orders>>,
     backend: BackendHandle,
     judge: Judge,
     reloader: Reloader,
@@ -166,18 +162,12 @@ impl Provider {
             offload: view.offload(),
         };
         let answers = answers(running.handle(), "provider", status);
-        let metrics = metrics::serve(&file.metrics, &answers)?;
-        let answers = draining(running.handle(), judging(judge.clone(), answers));
-        let (answers, orders) = ordering(answers);
-        let control = parts
-            .is_controlled
-            .then(|| control::serve(&file.control_socket(), answers));
+        let all = draining(running.handle(), judging(judge.clone(), answers.clone()));
+        let socket = parts.is_controlled.then(|| file.control_socket());
         Ok(Self {
-            _control: control.transpose()?.map(Mutex::new),
-            _metrics: metrics.map(Mutex::new),
+            doors: Doors::open(&file.metrics, &answers, socket.as_deref(), all)?,
             running,
             messages: Mutex::new(Some(messages)),
-            orders: Mutex::new(Some(orders)),
             backend,
             judge,
             reloader,
@@ -207,7 +197,7 @@ impl Provider {
     /// The orders to read the configuration again that come over the control socket; `None` after the first call. Until
     /// they are taken, whoever gives one waits in vain.
     pub fn orders(&self) -> Option<Orders> {
-        self.orders.lock().take()
+        self.doors.orders()
     }
 
     /// Takes on what of `file` may change while it runs: clients, rules, limits. The rest of it is not looked at;

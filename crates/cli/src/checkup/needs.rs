@@ -58,6 +58,16 @@ pub(crate) struct Needs {
     pub(crate) folders: Vec<PathBuf>,
 }
 
+/// Who closes the machine cannot do without a firewall; who takes all its traffic wants one where paths are filtered strictly.
+fn firewall(file: &ClientFile) -> Need {
+    let is_whole = file.tun.routes.iter().any(|route| route.len() == 0);
+    match (file.vpn.fail_closed, is_whole) {
+        (true, _) => Need::Must,
+        (false, true) => Need::Perhaps,
+        (false, false) => Need::Not,
+    }
+}
+
 impl Needs {
     /// What some quell may need.
     pub(crate) fn of_nobody() -> Self {
@@ -111,7 +121,7 @@ impl Needs {
         Self {
             role: "client",
             tun: if has_proxy { Need::Not } else { Need::Must },
-            nft: Need::Not,
+            nft: firewall(file),
             ping: Need::Not,
             files_min: if has_proxy { FILES_MANY } else { FILES_FEW },
             listeners: proxies.into_iter().filter_map(tcp).collect(),
@@ -215,6 +225,22 @@ fn peer_of(key: &'static str, url: &str) -> Option<Peer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_firewall_is_needed_to_close_a_machine_and_wanted_to_take_all_of_it() {
+        let firewall_of = |routes: &[&str], closes| {
+            let mut file = ClientFile::of(Vec::new());
+            file.tun.routes = routes
+                .iter()
+                .filter_map(|route| route.parse().ok())
+                .collect();
+            file.vpn.fail_closed = closes;
+            firewall(&file)
+        };
+        assert_eq!(firewall_of(&["0.0.0.0/1"], true), Need::Must);
+        assert_eq!(firewall_of(&["0.0.0.0/0"], false), Need::Perhaps);
+        assert_eq!(firewall_of(&["0.0.0.0/1"], false), Need::Not);
+    }
 
     #[test]
     fn whom_a_url_means() {
