@@ -94,6 +94,15 @@ enum Opened {
 }
 
 impl Near {
+    /// The device that was given, else what the file has: applications by a proxy, or a TUN.
+    fn of(file: &ClientFile, device: Option<Device>) -> Result<Self, Error> {
+        Ok(match (device, file.proxy.proxy()?) {
+            (Some(device), _) => Self::Given(device),
+            (None, Some(config)) => Self::Proxy(proxy::open(config)?),
+            (None, None) => Self::Tun(file.tun.clone()),
+        })
+    }
+
     fn observer(&self) -> Option<Observer> {
         match self {
             Self::Tun(..) | Self::Given(_) => None,
@@ -223,11 +232,7 @@ impl Client {
             }
             None => None,
         };
-        let near = match (parts.device, file.proxy.proxy()?) {
-            (Some(device), _) => Near::Given(device),
-            (None, Some(config)) => Near::Proxy(proxy::open(config)?),
-            (None, None) => Near::Tun(file.tun.clone()),
-        };
+        let near = Near::of(file, parts.device)?;
         let applications = near.observer();
         let seed = rand::random();
         let (ready, is_ready) = watch::channel(false);

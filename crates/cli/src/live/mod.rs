@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_client_is_shown_with_its_rates_and_exits() {
         let (before, after) = (client(0, 0), client(250_000, 10));
-        let frame = frame(&look(Some(&before), &after), (100, 24));
+        let frame = frame(&look(Some(&before), &after), (120, 24));
         let expected = "\
 quell client 0.1.0   up: 1 of 2 exits carries
 control plane   well: it answers
