@@ -97,7 +97,7 @@ fn stream(stage: &Stage, sink: SocketAddr) -> Result<TcpLoad, Failed> {
     Ok(stage.net.run(|| TcpLoad::with_config(sink, config))??)
 }
 
-// case B30
+// case B30
 fn what_flows_goes_on_without_the_backend() -> Outcome {
     let stage = Stage::new()?;
     // Half of a contract is spent in the outage: then the next one is asked for, and again, and again.
