@@ -5,7 +5,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const WORDS: &str = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1";
+const WORDS: &str = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864";
 const MARK: &str = "QUELL_HUGE_PAGES_ASKED";
 
 /// One that outlives the test if it is let.
