@@ -168,7 +168,8 @@ impl Client {
     /// # Errors
     /// The key, the TUN, a listener or the control socket is not to be had.
     pub fn start(file: &ClientFile) -> Result<Self, Error> {
-        Self::start_over(file, Underlay::default())
+        // Nobody will say that the host leads its traffic here.
+        Self::start_by(file, Underlay::default(), true)
     }
 
     /// As [`Client::start`], by the way of `underlay`: its own packets, dials and questions to
@@ -179,13 +180,17 @@ impl Client {
     /// # Errors
     /// As those of [`Client::start`].
     pub fn start_over(file: &ClientFile, underlay: Underlay) -> Result<Self, Error> {
+        Self::start_by(file, underlay, false)
+    }
+
+    fn start_by(file: &ClientFile, underlay: Underlay, is_led: bool) -> Result<Self, Error> {
         let secret = read_private_key(&file.private_key_file)?;
         let timeout = file.backend.attempt_timeout;
         let backend = match &file.backend.url {
             Some(url) => Some(plane::over_http(url, secret, timeout, underlay.clone())?),
             None => None,
         };
-        Self::begin(file, backend, underlay, false)
+        Self::begin(file, backend, underlay, is_led)
     }
 
     /// As [`Client::start`], with a control plane of one's own: exits come from its catalog

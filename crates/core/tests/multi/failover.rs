@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use quell_core::health::dial_gate::GateState;
 use quell_sim::exits::{Config, Manner, Way, World};
 
 const MS: Duration = Duration::from_millis(1);
@@ -108,6 +109,43 @@ fn an_exit_that_is_back_does_not_become_the_first_choice_again() {
     let status = world.status();
     assert!(status.exits.iter().all(|exit| exit.is_usable));
     assert_ne!(status.main_exit, first);
+}
+
+//
+#[test]
+fn the_gate_of_a_dead_server_is_its_own_and_opens_when_that_is_back() {
+    let mut world = up(2);
+    let well = world.status().main_exit;
+    let dead = 1 - well;
+    let dials_of = |world: &World, exit: usize| world.status().exits[exit].dials;
+    let (before, others) = (dials_of(&world, dead), dials_of(&world, well));
+    let user = world.connect(SITE, 900);
+    world.run_for(S);
+    world.kill(dead);
+    world.run_for(600 * S);
+    let status = world.status();
+    let gates = |exit: usize| status.exits[exit].dial_gate.clone().unwrap();
+    assert!(gates(dead).failures >= 3, "{:?}", gates(dead));
+    assert_ne!(gates(dead).state, GateState::Ready, "{:?}", gates(dead));
+    assert_eq!(gates(well).state, GateState::Ready);
+    assert_eq!(gates(well).failures, 0);
+    // Waits double to a minute: ten minutes hold some twenty dials at the very most.
+    let dials = dials_of(&world, dead) - before;
+    assert!((3..=20).contains(&dials), "{dials}");
+    assert_eq!(
+        dials_of(&world, well),
+        others,
+        "an established one is untouched"
+    );
+    assert_eq!(world.user(user).reset_after, None);
+    world.restart(dead);
+    world.run_for(180 * S);
+    let gate = world.status().exits.swap_remove(dead).dial_gate.unwrap();
+    assert_eq!(
+        (gate.state, gate.failures),
+        (GateState::Ready, 0),
+        "{gate:?}"
+    );
 }
 
 #[test]
