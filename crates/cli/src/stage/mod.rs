@@ -23,6 +23,8 @@ use serde_json::Value;
 
 pub use plan::{AnotherProvider, CLIENT, EXIT_V4, PROVIDER, Plan};
 
+/// Inner packets above this size cross whole once the path's MTU is found, in bytes.
+pub(crate) const FULL_SIZE: u64 = 1_390;
 /// How long an end may take until it is up or listening.
 const READY_TIME: Duration = Duration::from_secs(15);
 /// How long an end may take to stop when asked.
@@ -142,6 +144,17 @@ impl End {
     pub fn until_up(&mut self) -> Result<Value> {
         self.until("up", |status| {
             status["state"] == "up" && status["interface_ready"] == true
+        })
+    }
+
+    /// Waits until a client's session carries packets of full size whole.
+    ///
+    /// # Errors
+    /// As [`End::until`].
+    pub fn until_full_size(&mut self) -> Result<Value> {
+        self.until("up at full size", |status| {
+            status["interface_ready"] == true
+                && status["exits"][0]["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
         })
     }
 

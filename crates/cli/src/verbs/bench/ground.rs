@@ -30,8 +30,6 @@ use crate::stage::{EXIT_V4, End, Plan, Program};
 
 /// MTU of the wire, in bytes.
 const WIRE_MTU: u32 = 1_500;
-/// Inner packets above this size cross quell whole once the path's MTU is found, in bytes.
-const FULL_SIZE: u64 = 1_390;
 /// The server's port: one that nothing of a fresh namespace has.
 const PORT: u16 = 6_640;
 
@@ -95,10 +93,7 @@ impl Ground {
         let mut provider = plan.provide(&net.provider)?;
         provider.until_ready()?;
         let mut client = plan.up(&net.client)?;
-        client.until("up at full size", |status| {
-            status["interface_ready"] == true
-                && status["exits"][0]["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
-        })?;
+        client.until_full_size()?;
         subjects.push(quell(
             gauge_at(EXIT_V4),
             &mut [&mut client, &mut provider],
@@ -132,9 +127,7 @@ impl Ground {
             backend: None,
         })?;
         let mut client = End::start_here(&program, "up", CLIENT, folder)?;
-        client.until("up at full size", |status| {
-            status["exits"][0]["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
-        })?;
+        client.until_full_size()?;
         let bare = Subject {
             name: "no tunnel".to_owned(),
             is_rival: false,

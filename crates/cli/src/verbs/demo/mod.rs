@@ -56,9 +56,6 @@ use bounds::Bound;
 use local::Serve;
 use verdict::Figures;
 
-/// Inner packets above this size cross whole once the path's MTU is found, in bytes.
-const FULL_SIZE: u64 = 1_390;
-
 /// The report's file unless another is named.
 const REPORT: &str = "quell-demo.html";
 

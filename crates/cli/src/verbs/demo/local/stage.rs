@@ -12,10 +12,10 @@ use quell::provider::Provider;
 use quell_lab::relay::{Relay, RelayConfig};
 use serde_json::Value;
 
-use super::super::FULL_SIZE;
 use super::plan::{Plan, Wanted, exit_name};
 use crate::Failure;
 use crate::loopback::{exit_address, free_port, relay_address};
+use crate::stage::FULL_SIZE;
 
 /// How long the client may take until it is up with all exits.
 const READY_TIME: Duration = Duration::from_secs(15);

@@ -36,7 +36,7 @@ use super::loads::{Loads, PING_INTERVAL, Pings, RATE_BIT_S, UDP_PAYLOAD_BYTES};
 use super::outage::{self, Outage};
 use super::quiet::{DOWNLOAD_TIME, PING_BYTES, PING_TIME, PINGS, Quiet};
 use super::verdict::Figures;
-use super::{Ends, FULL_SIZE, text};
+use super::{Ends, text};
 use crate::Failure;
 use crate::stage::{EXIT_V4 as EXIT, End, Plan};
 
@@ -99,10 +99,7 @@ impl Stage {
         let mut provider = plan.provide(&net.provider)?;
         provider.until_ready()?;
         let mut client = plan.up(&net.client)?;
-        client.until("up at full size", |status| {
-            status["interface_ready"] == true
-                && status["exits"][0]["path"]["inner_mtu"].as_u64() > Some(FULL_SIZE)
-        })?;
+        client.until_full_size()?;
         Ok(Self {
             client,
             provider,
