@@ -26,6 +26,8 @@ use quell_core::provider::rules::HostAddresses;
 use quell_packet::Prefix;
 use tokio::io::unix::AsyncFd;
 
+use crate::readable;
+
 /// How often the addresses are read where the kernel says nothing. 5 s: nobody who adds an address has clients reach it
 /// sooner than they would look for it.
 const REREAD_INTERVAL: Duration = Duration::from_secs(5);
@@ -87,7 +89,7 @@ pub(crate) struct HostWatch {
 impl HostWatch {
     /// Changes from now on are told: what is read after this call and before [`HostWatch::changed`] misses none.
     pub(crate) fn new() -> Self {
-        let notices = subscribe().and_then(register);
+        let notices = subscribe().and_then(readable::watch);
         if let Err(error) = &notices {
             tracing::info!("the host's addresses are read every {REREAD_INTERVAL:?}: {error}");
         }
@@ -130,13 +132,6 @@ impl HostWatch {
             tokio::time::sleep(SETTLE_TIME).await;
         }
     }
-}
-
-#[allow(unsafe_code)]
-fn register(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is one open descriptor, and the same one, until it is dropped; the `AsyncFd` owns it, lends it
-    // by shared reference alone, and drops it.
-    Ok(unsafe { AsyncFd::register(socket) }?)
 }
 
 fn is_overrun(error: &io::Error) -> bool {

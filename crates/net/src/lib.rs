@@ -8,6 +8,7 @@
 //! | `pump` | the TUN threads and their channels |
 //! | `carrier` | the seam to QUIC: batches of datagrams |
 //! | [`scrape`] | the loopback listener that a collector of metrics asks |
+//! | `readable` | files that the engine's poll tells of |
 //! | `socket` | our UDP socket under QUIC: it counts and it forgives |
 //! | `quic` | the engines' QUIC: quinn-proto on the engine's own thread |
 //! | [`endpoint`], [`transport`] | QUIC's settings, and quinn's own endpoint for probes |
@@ -26,6 +27,7 @@ pub mod host;
 pub mod identity;
 mod pump;
 mod quic;
+mod readable;
 pub mod scrape;
 pub mod signer;
 mod socket;

@@ -1,7 +1,7 @@
 //! The threads between the TUN and the engine.
 //!
 //! ```text
-//! TUN → reader thread → [bounded channel of batches] → Inlet::receive (engine)
+//! TUN → reader thread → [bounded channel of batches] → Inlet::receive (engine): see `inlet`
 //! TUN ← writer thread ← [bounded channel of batches] ← Outlet::send   (engine)
 //! ```
 //!
@@ -12,8 +12,8 @@
 //! taken one; beyond that bound it is dropped and counted. Empty batches travel
 //! back, so that at steady state no batch is allocated.
 //!
-//! Few packets at a time do not take that way: while the writer's thread has nothing to do, the engine writes them itself
-//! ([`TunWriter::prompt`]). To wake a thread takes some 30 µs, and a packet would wait for it at both ends, both ways. The
+//! Few packets at a time do not take that way: the engine reads them itself, and while the writer's thread has nothing to
+//! do, writes them itself, too ([`TunWriter::prompt`]). To wake a thread takes some 30 µs, and a packet would wait for it at both ends, both ways. The
 //! engine is the only one who gives the thread work, so a thread that has done with all it was given rests until the
 //! engine gives it more: packets keep their order.
 //!
@@ -21,18 +21,22 @@
 //! before it sleeps, which at some thousand packets a second is most of what the
 //! thread does.
 
+mod inlet;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
 use quell_core::drops::{DropReason, Drops};
-use quell_tun::{ReadOutcome, StopHandle, TunError, TunReader, TunWriter, WriteReport};
+use quell_tun::{StopHandle, TunError, TunReader, TunWriter, WriteReport};
 use serde::Serialize;
 use tokio::sync::Notify;
+
+pub(crate) use inlet::Inlet;
 
 use crate::error::NetError;
 
@@ -102,13 +106,6 @@ pub(crate) struct Pump {
     books: Arc<Books>,
 }
 
-/// The engine's end of the reader.
-pub(crate) struct Inlet {
-    batches: Receiver<Vec<BytesMut>>,
-    spare: Sender<Vec<BytesMut>>,
-    wake: Arc<Notify>,
-}
-
 /// The engine's end of the writer.
 pub(crate) struct Outlet {
     batches: Option<Sender<Vec<Bytes>>>,
@@ -128,26 +125,17 @@ pub(crate) struct Outlet {
 
 /// Starts the threads of a device.
 pub(crate) fn start(
-    reader: Box<dyn TunReader>,
+    mut reader: Box<dyn TunReader>,
     mut writer: Box<dyn TunWriter>,
     stop: StopHandle,
 ) -> Result<(Pump, Inlet, Outlet), NetError> {
+    let (inlet, reading) = inlet::pair(reader.prompt());
     let prompt = writer.prompt();
     let done = Arc::new(AtomicU64::new(0));
-    let (in_tx, in_rx) = bounded(BATCHES_MAX);
-    let (in_spare_tx, in_spare_rx) = bounded(BATCHES_MAX + 1);
     let (out_tx, out_rx) = bounded(BATCHES_MAX);
     let (out_spare_tx, out_spare_rx) = bounded(BATCHES_MAX + 1);
-    let wake = Arc::new(Notify::new());
     let books = Arc::new(Books::default());
-    let reader_wake = Arc::clone(&wake);
-    let reader = spawn("quell-tun-read", move || {
-        let result = read_all(reader, &in_tx, &in_spare_rx, &reader_wake);
-        // The channel must be seen closed by whoever this wakes.
-        drop(in_tx);
-        reader_wake.notify_one();
-        result
-    })?;
+    let reader = spawn("quell-tun-read", move || reading.read_all(reader))?;
     let writer_books = Arc::clone(&books);
     let room = Arc::new(Notify::new());
     let writing = Writing {
@@ -175,11 +163,6 @@ pub(crate) fn start(
         writer,
         books,
     };
-    let inlet = Inlet {
-        batches: in_rx,
-        spare: in_spare_tx,
-        wake,
-    };
     Ok((pump, inlet, outlet))
 }
 
@@ -189,26 +172,6 @@ fn spawn<T: Send + 'static>(
 ) -> Result<JoinHandle<T>, NetError> {
     let spawned: io::Result<_> = thread::Builder::new().name(name.to_owned()).spawn(body);
     spawned.map_err(|source| NetError::Thread { name, source })
-}
-
-fn read_all(
-    mut reader: Box<dyn TunReader>,
-    batches: &Sender<Vec<BytesMut>>,
-    spare: &Receiver<Vec<BytesMut>>,
-    wake: &Notify,
-) -> Result<(), TunError> {
-    loop {
-        let mut batch = spare.try_recv().unwrap_or_default();
-        match reader.read_batch(&mut batch)? {
-            ReadOutcome::Stopped => return Ok(()),
-            ReadOutcome::Packets => {
-                if batches.send(batch).is_err() {
-                    return Ok(());
-                }
-                wake.notify_one();
-            }
-        }
-    }
 }
 
 /// The writer's end of what it shares with the engine.
@@ -247,26 +210,6 @@ impl Writing {
             // The way back is as long as the way there; a batch that finds no room is freed.
             let _ = self.spare.try_send(batch);
         }
-    }
-}
-
-impl Inlet {
-    /// The next batch; `None` when the device can give no more. Cancelling it
-    /// loses nothing.
-    pub(crate) async fn receive(&self) -> Option<Vec<BytesMut>> {
-        loop {
-            match self.batches.try_recv() {
-                Ok(batch) => return Some(batch),
-                Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) => self.wake.notified().await,
-            }
-        }
-    }
-
-    /// Gives an emptied batch back.
-    pub(crate) fn recycle(&self, mut batch: Vec<BytesMut>) {
-        batch.clear();
-        let _ = self.spare.try_send(batch);
     }
 }
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use quell_net::engine::{Asked, Handle};
 use serde::Serialize;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
-use tokio::task::LocalSet;
+use tokio::task::spawn_local;
 
 use crate::control::{Command, Handler, Request};
 use crate::error::Error;
@@ -52,11 +52,14 @@ impl Drop for Ends {
 }
 
 impl<R: Send + 'static> Running<R> {
-    /// Runs `body` on a thread of its own, within a `LocalSet`. It reports
+    /// Runs `body` on a thread of its own, within a `LocalRuntime`. It reports
     /// through the sender once the engine stands, and runs it to its end.
+    ///
+    /// It is a task like those of QUIC, not what the runtime blocks on: a task that another one woke runs next, where the
+    /// latter would have to wait for a look at the system's poll.
     pub(crate) fn start<F, B>(name: &str, body: B) -> Result<Self, Error>
     where
-        F: Future<Output = Result<(), Error>>,
+        F: Future<Output = Result<(), Error>> + 'static,
         B: FnOnce(mpsc::Sender<Started<R>>) -> F + Send + 'static,
     {
         let (tell, told) = mpsc::channel();
@@ -67,12 +70,21 @@ impl<R: Send + 'static> Running<R> {
             // Locals go in the reverse of this order: who waits finds all of it gone.
             let _ends = ends;
             let _life = life;
-            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default());
             let runtime = runtime.map_err(|source| Error::System {
                 doing: "start a runtime",
                 source,
             })?;
-            LocalSet::new().block_on(&runtime, body(tell))
+            match runtime.block_on(async { spawn_local(body(tell)).await }) {
+                Ok(ended) => ended,
+                Err(lost) => match lost.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // Nobody aborts it.
+                    Err(_) => Err(Error::EngineLost),
+                },
+            }
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
         let thread = thread.map_err(|source| Error::System {

@@ -14,6 +14,9 @@
 //! 10 Gbit/s they are 77 µs of traffic, well below the delays the queues are allowed to add. It also holds all 45 segments
 //! of a full super-packet ([`Offload`](crate::Offload)) and some more; a longer row of segments goes on in the next batch.
 
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::error::TunError;
@@ -23,6 +26,10 @@ pub const BATCH_PACKETS_MAX: usize = 64;
 
 /// The longest packet that a TUN device carries: the kernel's bound on an MTU, and of an IPv4 packet.
 pub const PACKET_BYTES_MAX: usize = 65_535;
+
+/// A device that gave nothing for so long is read by who wants the packets. 1 ms: some 30 times what it takes to wake a
+/// thread, so that a load is never read in turns, and a pause between a user's packets is long enough.
+pub const QUIET_AFTER: Duration = Duration::from_millis(1);
 
 /// The smallest MTU of a tunnel, in bytes: IPv6 needs it (RFC 8200 §5), and the kernel switches IPv6 off below it. Inner
 /// packets of this size are carried on every path (DESIGN §4), so no path asks for less.
@@ -38,6 +45,9 @@ pub enum ReadOutcome {
     Packets,
     /// The stop signal was given; no packet was appended. Every later read says the same.
     Stopped,
+    /// Nothing came for [`QUIET_AFTER`], and it is the prompt reader's turn now; no packet was appended. Only of a reader
+    /// whose [`TunReader::prompt`] was taken.
+    Quiet,
 }
 
 /// The reading half.
@@ -51,6 +61,41 @@ pub trait TunReader: Send {
     /// [`TunError::Fatal`] when the device can give no more packets. What was read before the failure is returned
     /// first; the error comes with the next call, and with each one after that.
     fn read_batch(&mut self, batch: &mut Vec<PacketIn>) -> Result<ReadOutcome, TunError>;
+
+    /// A second reader on the same device, for few packets on the thread that wants them: to wake that thread from another
+    /// takes longer than to read them. They take turns, and this one begins: see [`PromptReader`].
+    ///
+    /// `None`: there is none, or it is in use.
+    fn prompt(&mut self) -> Option<Box<dyn PromptReader>> {
+        None
+    }
+}
+
+/// The reading half of a device as it is used from the thread that wants the packets. It never waits.
+///
+/// One of the two reads at a time, or packets would change places. A turn of the [`TunReader`] ends with
+/// [`ReadOutcome::Quiet`], one of this with [`PromptReader::give_back`]; in between the other one waits in its
+/// [`TunReader::read_batch`].
+pub trait PromptReader: Send {
+    /// What becomes readable when there is something to read.
+    fn file(&self) -> BorrowedFd<'_>;
+
+    /// Appends what the device has, [`BATCH_PACKETS_MAX`] packets at most. Only in its turn.
+    fn read_now(&mut self, batch: &mut Vec<PacketIn>) -> PromptOutcome;
+
+    /// The turn is the other one's. To be dropped does the same.
+    fn give_back(&mut self);
+}
+
+/// What a [`PromptReader`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptOutcome {
+    /// At least one packet was appended.
+    Packets,
+    /// There is none at the moment.
+    Nothing,
+    /// Something is in the way. The other reader knows what to do: it is to be its turn.
+    Trouble,
 }
 
 /// The writing half.

@@ -17,11 +17,13 @@
 //! either took a packet from the kernel, blocks in `wait` or is counted by `Patience`, so the loop cannot spin (case B81). The stop flag is looked at
 //! once a call: under load a stop takes effect after one batch at most.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
 use crate::classify::{Class, Direction, Trouble, classify};
+#[cfg(target_os = "linux")]
+use crate::device::PromptOutcome;
 use crate::device::{BATCH_PACKETS_MAX, ReadOutcome, TunReader};
 use crate::error::TunError;
 use crate::log_gate::LogGate;
@@ -45,6 +47,7 @@ pub(crate) struct Reader<D> {
 enum Next {
     Go,
     Stopped,
+    Quiet,
     Failed(TunError),
 }
 
@@ -95,10 +98,10 @@ impl<D: RawDevice> Reader<D> {
     }
 
     /// After nothing: waits, pauses, or ends.
-    fn bear(&mut self, errno: i32) -> Next {
+    fn bear(&mut self, errno: i32, limit: Option<Duration>) -> Next {
         let verdict = match classify(errno, Direction::Read) {
             Class::Retry => self.patience.idle_turn(Instant::now()),
-            Class::Transient(Trouble::NotReady) => return self.wait(errno),
+            Class::Transient(Trouble::NotReady) => return self.wait(errno, limit),
             Class::Transient(Trouble::Down | Trouble::QueueFull) => {
                 self.report(errno);
                 self.patience.trouble(Instant::now())
@@ -112,10 +115,12 @@ impl<D: RawDevice> Reader<D> {
         self.obey(verdict, errno)
     }
 
-    /// Blocks until there is something to read. A wake-up alone is no progress: it is an idle turn until a packet comes.
-    fn wait(&mut self, errno: i32) -> Next {
-        match self.device.wait(Interest::Readable, None) {
+    /// Blocks until there is something to read, or the limit is over. A wake-up alone is no progress: it is an idle turn
+    /// until a packet comes.
+    fn wait(&mut self, errno: i32, limit: Option<Duration>) -> Next {
+        match self.device.wait(Interest::Readable, limit) {
             Ok(Wakeup::Stopped) => Next::Stopped,
+            Ok(Wakeup::TimedOut) if limit.is_some() => Next::Quiet,
             Ok(Wakeup::Ready | Wakeup::TimedOut) => {
                 let verdict = self.patience.idle_turn(Instant::now());
                 self.obey(verdict, errno)
@@ -160,8 +165,13 @@ impl<D: RawDevice> Reader<D> {
     }
 }
 
-impl<D: RawDevice> TunReader for Reader<D> {
-    fn read_batch(&mut self, batch: &mut Vec<BytesMut>) -> Result<ReadOutcome, TunError> {
+impl<D: RawDevice> Reader<D> {
+    /// As [`TunReader::read_batch`]; with a limit it says [`ReadOutcome::Quiet`] when nothing came for so long.
+    pub(crate) fn read(
+        &mut self,
+        batch: &mut Vec<BytesMut>,
+        limit: Option<Duration>,
+    ) -> Result<ReadOutcome, TunError> {
         loop {
             if self.stop.is_stopped() {
                 return Ok(ReadOutcome::Stopped);
@@ -175,12 +185,37 @@ impl<D: RawDevice> TunReader for Reader<D> {
                 self.note(errno);
                 return Ok(ReadOutcome::Packets);
             }
-            match errno.map_or(Next::Go, |errno| self.bear(errno)) {
+            match errno.map_or(Next::Go, |errno| self.bear(errno, limit)) {
                 Next::Go => {}
                 Next::Stopped => return Ok(ReadOutcome::Stopped),
+                Next::Quiet => return Ok(ReadOutcome::Quiet),
                 Next::Failed(error) => return Err(error),
             }
         }
+    }
+
+    /// Reads what there is, without waiting, pausing or logging: whatever else it takes is left to [`Reader::read`].
+    #[cfg(target_os = "linux")]
+    pub(crate) fn read_now(&mut self, batch: &mut Vec<BytesMut>) -> PromptOutcome {
+        if self.stop.is_stopped() || self.failed.is_some() {
+            return PromptOutcome::Trouble;
+        }
+        let (count, errno) = self.fill(batch);
+        if count > 0 {
+            self.patience.progress();
+            self.note(errno);
+            return PromptOutcome::Packets;
+        }
+        match errno.map(|errno| classify(errno, Direction::Read)) {
+            Some(Class::Transient(Trouble::NotReady)) => PromptOutcome::Nothing,
+            Some(_) | None => PromptOutcome::Trouble,
+        }
+    }
+}
+
+impl<D: RawDevice> TunReader for Reader<D> {
+    fn read_batch(&mut self, batch: &mut Vec<BytesMut>) -> Result<ReadOutcome, TunError> {
+        self.read(batch, None)
     }
 }
 

@@ -297,7 +297,7 @@ impl ProviderEngine {
                     None => break,
                 },
                 batch = self.inlet.receive() => match batch {
-                    Some(batch) => self.shared.handle_tun(batch, &self.inlet),
+                    Some(batch) => self.shared.handle_tun(batch, &mut self.inlet),
                     None => break,
                 },
                 outgoing = self.mailbox.next() => self.shared.send_message(outgoing),
@@ -471,7 +471,7 @@ impl Shared {
         }
     }
 
-    fn handle_tun(&self, mut batch: Vec<BytesMut>, inlet: &Inlet) {
+    fn handle_tun(&self, mut batch: Vec<BytesMut>, inlet: &mut Inlet) {
         {
             let now = now();
             let mut core = self.core.borrow_mut();

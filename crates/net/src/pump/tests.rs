@@ -127,3 +127,80 @@ fn few_packets_are_written_by_the_engine_and_never_before_those_of_the_thread() 
     outlet.close();
     pump.stop().unwrap();
 }
+
+/// A TUN whose kernel is the other end of a socket pair that keeps packet boundaries.
+fn tun() -> (quell_tun::os::TunDevice, std::os::fd::OwnedFd) {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags);
+    let (ours, kernel) = pair.unwrap();
+    let device = quell_tun::os::TunDevice::from_any_fd(ours).unwrap();
+    (device, kernel)
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_quiet_device_is_read_by_the_engine_and_a_load_by_the_thread_in_order() {
+    let (device, kernel) = tun();
+    let (reader, writer, stop) = device.split();
+    let (pump, mut inlet, outlet) = start(Box::new(reader), Box::new(writer), stop).unwrap();
+    let (mut sent, mut received) = (0_u32, 0_u32);
+    let (mut turns, mut loads) = (0, 0);
+    for round in 0..40_u64 {
+        // Waits for a word of the thread; a device that is quiet is the engine's.
+        let quiet = tokio::time::timeout(20 * quell_tun::QUIET_AFTER, inlet.receive()).await;
+        assert!(quiet.is_err(), "nothing was sent");
+        turns += u32::from(inlet.is_reading());
+        let few_or_many = if round % 2 == 0 { 2 } else { 200 };
+        for _ in 0..few_or_many {
+            let mut packet = vec![0x45];
+            packet.extend(sent.to_be_bytes());
+            // What the kernel's queue does not take was never sent.
+            sent += u32::from(nix::unistd::write(&kernel, &packet).is_ok());
+        }
+        while received < sent {
+            let batch = inlet.receive().await.unwrap();
+            for packet in &batch {
+                assert_eq!(packet[1..], received.to_be_bytes(), "in order");
+                received += 1;
+            }
+            if batch.len() > PROMPT_PACKETS_MAX {
+                loads += 1;
+                assert!(!inlet.is_reading(), "a load is the thread's");
+            }
+            inlet.recycle(batch);
+        }
+    }
+    assert_eq!(received, sent);
+    assert_eq!(turns, 40, "each pause makes it the engine's turn");
+    assert!(loads >= 20, "{loads}");
+    pump.stop_reading();
+    drop((inlet, outlet));
+    pump.stop().unwrap();
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_device_that_ends_in_the_engines_turn_ends_with_its_reason() {
+    let (device, kernel) = tun();
+    let (reader, writer, stop) = device.split();
+    let (pump, mut inlet, outlet) = start(Box::new(reader), Box::new(writer), stop).unwrap();
+    let quiet = tokio::time::timeout(20 * quell_tun::QUIET_AFTER, inlet.receive()).await;
+    assert!(quiet.is_err() && inlet.is_reading());
+    drop(kernel);
+    assert!(inlet.receive().await.is_none());
+    drop((inlet, outlet));
+    assert!(matches!(pump.stop(), Err(TunError::Fatal { .. })));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_stop_in_the_engines_turn_ends_all() {
+    let (device, _kernel) = tun();
+    let (reader, writer, stop) = device.split();
+    let (pump, mut inlet, outlet) = start(Box::new(reader), Box::new(writer), stop).unwrap();
+    let quiet = tokio::time::timeout(20 * quell_tun::QUIET_AFTER, inlet.receive()).await;
+    assert!(quiet.is_err() && inlet.is_reading());
+    pump.stop_reading();
+    assert!(inlet.receive().await.is_none());
+    drop((inlet, outlet));
+    pump.stop().unwrap();
+}

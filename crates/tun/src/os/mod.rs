@@ -21,6 +21,7 @@
 mod any;
 mod file;
 mod offload;
+mod turns;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -30,12 +31,17 @@ use bytes::Bytes;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::net::if_::if_nametoindex;
+use parking_lot::Mutex;
 
-use crate::device::{MTU_MIN, PacketIn, ReadOutcome, TunReader, TunWriter, WriteReport};
+use crate::device::{
+    MTU_MIN, PacketIn, PromptReader, QUIET_AFTER, ReadOutcome, TunReader, TunWriter, WriteReport,
+};
 use crate::error::TunError;
 use crate::offload::{Offload, OffloadMode};
 use crate::os::any::AnyFile;
 use crate::os::file::{SharedFile, TunFile};
+use crate::os::turns::{OsPrompt, Turns};
+use crate::raw::fatal;
 use crate::reader::Reader;
 use crate::stop::StopHandle;
 use crate::writer::Writer;
@@ -76,6 +82,7 @@ pub struct TunDevice {
     /// Packets have a virtio-net header.
     has_headers: bool,
     offload: Offload,
+    turns: Turns,
 }
 
 impl TunDevice {
@@ -153,6 +160,7 @@ impl TunDevice {
             .map_err(|errno| create_error("make the file non-blocking", errno))?;
         let stop = StopHandle::with_event()
             .map_err(|errno| create_error("make the stop signal", errno))?;
+        let turns = Turns::new().map_err(|errno| create_error("make the readers' signal", errno))?;
         Ok(Self {
             file: SharedFile {
                 fd: file,
@@ -164,6 +172,7 @@ impl TunDevice {
             adopted: false,
             has_headers: false,
             offload: Offload::default(),
+            turns,
         })
     }
 
@@ -199,6 +208,7 @@ impl TunDevice {
             stop,
             has_headers,
             offload,
+            turns,
             ..
         } = self;
         let file = Arc::new(file);
@@ -207,7 +217,10 @@ impl TunDevice {
             AnyFile::new(file, has_headers, &offload)
         };
         let reader = OsReader {
-            inner: Reader::new(half(), stop.clone()),
+            inner: Arc::new(Mutex::new(Reader::new(half(), stop.clone()))),
+            turns: Arc::new(turns),
+            file: Arc::clone(&file),
+            stop: stop.clone(),
         };
         let writer = OsWriter {
             inner: Writer::new(half(), offload.clone()),
@@ -234,12 +247,29 @@ impl AsFd for TunDevice {
 /// Reads from the kernel's device.
 #[derive(Debug)]
 pub struct OsReader {
-    inner: Reader<AnyFile>,
+    inner: Arc<Mutex<Reader<AnyFile>>>,
+    turns: Arc<Turns>,
+    file: Arc<SharedFile>,
+    stop: StopHandle,
 }
 
 impl TunReader for OsReader {
     fn read_batch(&mut self, batch: &mut Vec<PacketIn>) -> Result<ReadOutcome, TunError> {
-        self.inner.read_batch(batch)
+        self.turns
+            .await_thread(&self.stop)
+            .map_err(|errno| fatal(errno, "its readers cannot take turns"))?;
+        loop {
+            let limit = (!self.turns.is_alone()).then_some(QUIET_AFTER);
+            let outcome = self.inner.lock().read(batch, limit)?;
+            if outcome != ReadOutcome::Quiet || self.turns.give_prompt() {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    fn prompt(&mut self) -> Option<Box<dyn PromptReader>> {
+        let prompt = OsPrompt::join(&self.inner, &self.turns, &self.file)?;
+        Some(Box::new(prompt))
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 use super::*;
+use crate::device::PromptOutcome;
 
 /// A TUN "device" whose kernel is the other end of a socket pair that keeps packet boundaries.
 pub(super) fn device() -> (TunDevice, OwnedFd) {
@@ -77,6 +78,81 @@ fn a_stop_wakes_a_blocked_reader_within_100_ms_and_stays() {
         reader.read_batch(&mut Vec::new()).unwrap(),
         ReadOutcome::Stopped
     );
+}
+
+#[test]
+fn two_readers_take_turns_and_packets_keep_their_order() {
+    let (device, kernel) = device();
+    let (mut reader, _writer, _stop) = device.split();
+    let mut prompt = reader.prompt().unwrap();
+    assert!(reader.prompt().is_none(), "one is in use");
+    let mut batch = Vec::new();
+    let send = |number: u8| {
+        nix::unistd::write(&kernel, &[0x45, number]).unwrap();
+    };
+    send(0);
+    // Out of turn it takes nothing.
+    assert_eq!(prompt.read_now(&mut batch), PromptOutcome::Trouble);
+    assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Packets);
+    assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Quiet);
+    assert_eq!(prompt.read_now(&mut batch), PromptOutcome::Nothing);
+    send(1);
+    let thread = std::thread::spawn(move || {
+        let mut batch = Vec::new();
+        let outcome = reader.read_batch(&mut batch).unwrap();
+        (outcome, batch, reader)
+    });
+    std::thread::sleep(10 * QUIET_AFTER);
+    assert!(!thread.is_finished(), "it is not its turn");
+    assert_eq!(prompt.read_now(&mut batch), PromptOutcome::Packets);
+    send(2);
+    prompt.give_back();
+    let (outcome, late, mut reader) = thread.join().unwrap();
+    assert_eq!(outcome, ReadOutcome::Packets);
+    let numbers: Vec<u8> = batch.iter().chain(&late).map(|packet| packet[1]).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+    // Without the prompt one it waits as long as it takes.
+    assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Quiet);
+    drop(prompt);
+    let sender = std::thread::spawn(move || {
+        std::thread::sleep(10 * QUIET_AFTER);
+        nix::unistd::write(&kernel, &[0x45, 3]).unwrap();
+        kernel
+    });
+    assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Packets);
+    assert!(reader.prompt().is_some(), "the place is free");
+    drop(sender.join().unwrap());
+}
+
+#[test]
+fn a_prompt_reader_leaves_ends_to_the_other() {
+    let (device, kernel) = device();
+    let (mut reader, _writer, _stop) = device.split();
+    let mut prompt = reader.prompt().unwrap();
+    let mut batch = Vec::new();
+    assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Quiet);
+    drop(kernel);
+    assert_eq!(prompt.read_now(&mut batch), PromptOutcome::Trouble);
+    prompt.give_back();
+    assert!(matches!(
+        reader.read_batch(&mut batch),
+        Err(TunError::Fatal { .. })
+    ));
+}
+
+#[test]
+fn a_stop_wakes_a_reader_that_waits_for_its_turn() {
+    let (device, _kernel) = device();
+    let (mut reader, _writer, stop) = device.split();
+    let mut prompt = reader.prompt().unwrap();
+    let mut batch = Vec::new();
+    assert_eq!(reader.read_batch(&mut batch).unwrap(), ReadOutcome::Quiet);
+    let thread = std::thread::spawn(move || reader.read_batch(&mut Vec::new()).unwrap());
+    std::thread::sleep(10 * QUIET_AFTER);
+    assert!(!thread.is_finished());
+    stop.stop();
+    assert_eq!(thread.join().unwrap(), ReadOutcome::Stopped);
+    assert_eq!(prompt.read_now(&mut batch), PromptOutcome::Trouble);
 }
 
 #[test]
