@@ -39,6 +39,7 @@ use tokio::sync::Notify;
 pub(crate) use inlet::Inlet;
 
 use crate::error::NetError;
+use crate::slice;
 
 /// Batches between a TUN thread and the engine. 8 batches of 64 packets are 0.6 ms
 /// at 10 Gbit/s: enough to cover a turn of the engine, too little to be a queue
@@ -170,6 +171,10 @@ fn spawn<T: Send + 'static>(
     name: &'static str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, NetError> {
+    let body = move || {
+        slice::shorten();
+        body()
+    };
     let spawned: io::Result<_> = thread::Builder::new().name(name.to_owned()).spawn(body);
     spawned.map_err(|source| NetError::Thread { name, source })
 }

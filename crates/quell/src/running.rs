@@ -70,6 +70,7 @@ impl<R: Send + 'static> Running<R> {
             // Locals go in the reverse of this order: who waits finds all of it gone.
             let _ends = ends;
             let _life = life;
+            quell_net::slice::shorten();
             let runtime = Builder::new_current_thread()
                 .enable_all()
                 .build_local(LocalOptions::default());

@@ -44,8 +44,8 @@ mod writer;
 
 pub use classify::{Class, Direction, END_OF_FILE, Trouble, classify};
 pub use device::{
-    BATCH_PACKETS_MAX, DropCounts, MTU_MIN, PACKET_BYTES_MAX, PacketIn, PromptOutcome, PromptReader,
-    QUIET_AFTER, ReadOutcome, TunReader, TunWriter, WriteReport,
+    BATCH_PACKETS_MAX, DropCounts, MTU_MIN, PACKET_BYTES_MAX, PacketIn, PromptOutcome,
+    PromptReader, QUIET_AFTER, ReadOutcome, TunReader, TunWriter, WriteReport,
 };
 pub use error::TunError;
 pub use log_gate::LogGate;

@@ -160,7 +160,8 @@ impl TunDevice {
             .map_err(|errno| create_error("make the file non-blocking", errno))?;
         let stop = StopHandle::with_event()
             .map_err(|errno| create_error("make the stop signal", errno))?;
-        let turns = Turns::new().map_err(|errno| create_error("make the readers' signal", errno))?;
+        let turns =
+            Turns::new().map_err(|errno| create_error("make the readers' signal", errno))?;
         Ok(Self {
             file: SharedFile {
                 fd: file,
