@@ -81,6 +81,8 @@ mod linux {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    #![allow(clippy::print_stderr)]
+
     use super::*;
 
     #[test]
@@ -89,11 +91,11 @@ mod tests {
         shorten();
         let after = linux::read();
         let (Some(before), Some(after)) = (before, after) else {
-            println!("skipped: the kernel does not tell of scheduling");
+            eprintln!("skipped: the kernel does not tell of scheduling");
             return;
         };
         if before.policy != linux::SCHED_OTHER || before.runtime_ns == 0 {
-            println!("skipped: normal threads have no slice of their own here (Linux 6.12)");
+            eprintln!("skipped: normal threads have no slice of their own here (Linux 6.12)");
             return;
         }
         assert_eq!(after.runtime_ns, SLICE_NS.min(before.runtime_ns));
