@@ -139,7 +139,7 @@ fn tun() -> (quell_tun::os::TunDevice, std::os::fd::OwnedFd) {
     (device, kernel)
 }
 
-#[tokio::test(flavor = "current_thread")]
+#[tokio::test]
 async fn a_quiet_device_is_read_by_the_engine_and_a_load_by_the_thread_in_order() {
     let (device, kernel) = tun();
     let (reader, writer, stop) = device.split();
@@ -179,7 +179,7 @@ async fn a_quiet_device_is_read_by_the_engine_and_a_load_by_the_thread_in_order(
     pump.stop().unwrap();
 }
 
-#[tokio::test(flavor = "current_thread")]
+#[tokio::test]
 async fn a_device_that_ends_in_the_engines_turn_ends_with_its_reason() {
     let (device, kernel) = tun();
     let (reader, writer, stop) = device.split();
@@ -192,7 +192,7 @@ async fn a_device_that_ends_in_the_engines_turn_ends_with_its_reason() {
     assert!(matches!(pump.stop(), Err(TunError::Fatal { .. })));
 }
 
-#[tokio::test(flavor = "current_thread")]
+#[tokio::test]
 async fn a_stop_in_the_engines_turn_ends_all() {
     let (device, _kernel) = tun();
     let (reader, writer, stop) = device.split();
