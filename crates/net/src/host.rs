@@ -103,7 +103,7 @@ impl HostWatch {
         let Some(notices) = &self.notices else {
             return tokio::time::sleep(REREAD_INTERVAL).await;
         };
-        match notices.readable().await {
+        match readable::news(notices).await {
             Ok(mut ready) => {
                 let mut bytes = [0; NOTICE_BYTES];
                 for _ in 0..NOTICES_MAX {

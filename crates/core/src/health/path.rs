@@ -310,17 +310,20 @@ impl PathHealth {
         }
     }
 
-    /// Whether a client asks often while it stalls, from here on.
-    pub(crate) fn set_eager(&mut self, eager: bool, now: Instant) {
-        if std::mem::replace(&mut self.eager, eager) == eager || !eager {
-            return;
+    /// Whether a client asks often while it stalls, from here on; whether that is new.
+    pub(crate) fn set_eager(&mut self, eager: bool, now: Instant) -> bool {
+        if std::mem::replace(&mut self.eager, eager) == eager {
+            return false;
         }
-        let Some(stall) = &self.stall else { return };
+        let Some(stall) = self.stall.as_ref().filter(|_| eager) else {
+            return true;
+        };
         let age = now.saturating_duration_since(stall.since);
         let next_ping = now + self.ping_wait(age, 0);
         if let Some(stall) = &mut self.stall {
             stall.next_ping = stall.next_ping.min(next_ping);
         }
+        true
     }
 
     fn prompt(&mut self, now: Instant) -> bool {

@@ -257,6 +257,10 @@ impl Path {
 
     /// What the QUIC connection can take, and with it, what has left.
     pub fn on_carrier(&mut self, facts: CarrierFacts, now: Instant) {
+        if self.is_no_news(&facts, now) {
+            self.carrier.update(facts);
+            return;
+        }
         self.now = now;
         self.rest.wake();
         self.look_at_departures(facts.backlog_bytes, now);
@@ -353,6 +357,15 @@ impl Path {
         copy.freeze()
     }
 
+    /// Whether a path that rests would go on resting: nothing of its own stands in the carrier, whose room for the next
+    /// datagram stays. A round trip or a window alone lets nothing leave.
+    fn is_no_news(&self, facts: &CarrierFacts, now: Instant) -> bool {
+        facts.backlog_bytes == 0
+            && facts.datagram_len_max == self.carrier.datagram_len_max()
+            && !self.departures.is_waiting()
+            && self.is_resting(now)
+    }
+
     // --- time ------------------------------------------------------------
 
     fn drop_aged(&mut self, now: Instant) {
@@ -363,7 +376,7 @@ impl Path {
 
     /// When to call [`Path::handle_timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
-        if let Some(timer) = self.rest.timer() {
+        if let Some(timer) = self.rest.timer(|| self.first_timer()) {
             debug_assert_eq!(timer, self.first_timer(), "a timer changed unnoticed");
             return timer;
         }
@@ -520,8 +533,9 @@ impl Path {
     /// Whether a client that stalls asks often here. One of its paths does: with the
     /// others an answer is worth less, and six that ask often are a storm of their own.
     pub(crate) fn set_eager(&mut self, eager: bool, now: Instant) {
-        self.rest.forget();
-        self.health.set_eager(eager, now);
+        if self.health.set_eager(eager, now) {
+            self.rest.forget();
+        }
     }
 
     pub(crate) fn pings_sent(&self) -> u64 {

@@ -40,28 +40,36 @@ impl Path {
         // What a timer let out may be followed by more, and moves timers.
         self.rest.wake();
         self.drop_aged(now);
-        if !self.carrier.has_space() {
-            self.blocked = self.has_output(now);
-            self.rest.begin(None);
-            return None;
+        let has_output = self.has_output(now);
+        self.blocked = has_output && !self.carrier.has_space();
+        if !has_output || self.blocked {
+            return self.begin_rest();
         }
-        self.blocked = false;
         let limit = self.carrier.datagram_len_max();
         self.slab.reserve(limit, now);
         self.write_datagram(limit, now);
         if self.slab.buffer.bytes.is_empty() {
-            let timer = (!self.has_delivery()).then(|| self.first_timer());
-            self.slab.rest();
-            self.rest.begin(timer);
-            return None;
+            return self.begin_rest();
         }
         Some(self.take_datagram(now))
+    }
+
+    /// Nothing leaves before the next input or timer.
+    fn begin_rest(&mut self) -> Option<Bytes> {
+        let has_space = self.carrier.has_space();
+        if has_space {
+            // What begins with the packets nobody acknowledges is the datagram after one with resends.
+            self.resent &= self.health.is_stalled();
+            self.slab.rest();
+        }
+        self.rest.begin(has_space && !self.has_delivery());
+        None
     }
 
     /// Whether there is nothing to do: nothing to send, to hand out or to decide before the time that
     /// [`Path::poll_timeout`] names, unless there is an input.
     pub(crate) fn is_resting(&self, now: Instant) -> bool {
-        self.rest.lasts(now)
+        self.rest.lasts(now, || self.first_timer())
     }
 
     fn write_datagram(&mut self, limit: usize, now: Instant) {

@@ -169,7 +169,7 @@ impl Prompt {
             return;
         };
         let is_over = loop {
-            let Ok(mut ready) = watched.readable().await else {
+            let Ok(mut ready) = readable::news(watched).await else {
                 break true;
             };
             match self.reader.read_now(batch) {

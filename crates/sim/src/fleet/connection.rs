@@ -80,6 +80,23 @@ impl Pending {
     }
 }
 
+/// Whether a node may do the same after one as after the other. Where nothing stands in the queue there is room, whatever
+/// the round trip and the window are: they decide how much may stand there, and are told with what is handed over next.
+/// Each acknowledgement changes them, and most of what happens in a fleet is one.
+fn leaves_the_same(before: &CarrierFacts, after: &CarrierFacts) -> bool {
+    let is_empty = before.backlog_bytes == 0 && after.backlog_bytes == 0;
+    let is_as_long = before.datagram_len_max == after.datagram_len_max;
+    before == after || (is_empty && is_as_long)
+}
+
+/// The same of a connection that may have come up, or ended.
+pub(crate) fn changes_nothing(before: Option<CarrierFacts>, after: Option<CarrierFacts>) -> bool {
+    match (before, after) {
+        (Some(before), Some(after)) => leaves_the_same(&before, &after),
+        (before, after) => before.is_none() && after.is_none(),
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection<C> {
@@ -110,6 +127,7 @@ impl<C> Connection<C> {
     /// Whether these facts are news for the node of an end. What stands in the queue is looked at each time: whether it
     /// may leave is a question of time, too.
     pub(crate) fn is_news(&self, side: Side, facts: &CarrierFacts) -> bool {
-        facts.backlog_bytes > 0 || self.told[side as usize] != Some(*facts)
+        let told = self.told[side as usize];
+        facts.backlog_bytes > 0 || told.is_none_or(|told| !leaves_the_same(&told, facts))
     }
 }

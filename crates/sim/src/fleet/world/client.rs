@@ -5,7 +5,7 @@ use quell_core::path::CarrierFacts;
 use super::{Event, Link, NEVER, ROUNDS_MAX, Tie, Wire, World, ns};
 use crate::check::Fact;
 use crate::fleet::carriage::{Carriage as _, CarriageEvent, Carriages, Side};
-use crate::fleet::connection::{Connection, ConnectionId};
+use crate::fleet::connection::{Connection, ConnectionId, changes_nothing};
 use crate::fleet::node::{
     Answer, ClientId, ClientNode as _, ClientOutput, Ended, Policy, ServerId,
 };
@@ -167,7 +167,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
         }
         let after = self.connection(id).map(|c| c.carriage.facts(Side::Client));
         let is_due = self.clients[client as usize].node_due_ns <= self.now_ns;
-        if is_due || after.is_some_and(|after| after != before) {
+        if is_due || after.is_some_and(|after| !changes_nothing(before, after)) {
             return self.settle_client(client);
         }
         self.wait(client);

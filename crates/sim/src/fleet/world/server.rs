@@ -8,7 +8,7 @@ use quell_core::provider::doorman;
 use super::{Event, NEVER, ROUNDS_MAX, Wire, World};
 use crate::check::Fact;
 use crate::fleet::carriage::{Carriage as _, CarriageEvent, Carriages, Side, UdpDatagram as _};
-use crate::fleet::connection::{ConnectionId, Far};
+use crate::fleet::connection::{ConnectionId, Far, changes_nothing};
 use crate::fleet::node::{
     ClientId, ClientNode as _, Ended, Policy, ServerId, ServerNode as _, ServerOutput,
 };
@@ -68,7 +68,7 @@ impl<P: Policy, C: Carriages<P::Unit>> World<'_, P, C> {
             return;
         };
         let after = connection.carriage.facts(Side::Server);
-        if connection.node_due_ns <= now_ns || after != before {
+        if connection.node_due_ns <= now_ns || !changes_nothing(before, after) {
             return self.settle_far(id);
         }
         self.wait_far(id);
