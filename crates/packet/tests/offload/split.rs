@@ -13,7 +13,7 @@ use quell_packet::{IpPacket, PACKET_BYTES_MAX, PacketError, checksum, protocol};
 
 const TIMESTAMPS: &[u8] = &[1, 1, 8, 10, 0, 1, 2, 3, 0, 4, 5, 6];
 
-fn v4() -> Header<'static> {
+pub(crate) fn v4() -> Header<'static> {
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
     Header {
         identification: 0xfffe,
@@ -21,17 +21,17 @@ fn v4() -> Header<'static> {
     }
 }
 
-fn v6() -> Header<'static> {
+pub(crate) fn v6() -> Header<'static> {
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
     Header::new(ip("fd00::1"), ip("2001:db8::9"))
 }
 
-fn bytes(len: usize) -> Vec<u8> {
+pub(crate) fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
 }
 
 /// What the kernel hands over: the checksum's field holds the pseudo header's sum alone.
-fn left_to_us(mut packet: Vec<u8>, gso: Gso, gso_size: u16) -> (VirtioHeader, Vec<u8>) {
+pub(crate) fn left_to_us(mut packet: Vec<u8>, gso: Gso, gso_size: u16) -> (VirtioHeader, Vec<u8>) {
     let ip = IpPacket::parse(&packet).unwrap();
     let at = ip.header_len();
     let length = u16::try_from(packet.len() - at).unwrap();
@@ -55,7 +55,7 @@ fn left_to_us(mut packet: Vec<u8>, gso: Gso, gso_size: u16) -> (VirtioHeader, Ve
     (header, packet)
 }
 
-fn split_all(header: &VirtioHeader, packet: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn split_all(header: &VirtioHeader, packet: &[u8]) -> Vec<Vec<u8>> {
     let mut packet = packet.to_vec();
     let mut split = Split::new(header, &packet).unwrap();
     let count = split.segments();
@@ -68,7 +68,12 @@ fn split_all(header: &VirtioHeader, packet: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Each segment, built by itself.
-fn expected_tcp(header: Header<'_>, tcp: Segment<'_>, payload: &[u8], size: usize) -> Vec<Vec<u8>> {
+pub(crate) fn expected_tcp(
+    header: Header<'_>,
+    tcp: Segment<'_>,
+    payload: &[u8],
+    size: usize,
+) -> Vec<Vec<u8>> {
     let count = payload.chunks(size).count();
     let segment = |(n, chunk): (usize, &[u8])| {
         let mut kept = tcp.flags;
@@ -93,7 +98,7 @@ fn expected_tcp(header: Header<'_>, tcp: Segment<'_>, payload: &[u8], size: usiz
     payload.chunks(size).enumerate().map(segment).collect()
 }
 
-fn gso_of(header: &Header<'_>) -> Gso {
+pub(crate) fn gso_of(header: &Header<'_>) -> Gso {
     if header.source.is_ipv4() {
         Gso::TcpV4
     } else {
