@@ -17,6 +17,7 @@
 mod checkup;
 mod daemon;
 mod dump;
+pub mod fuzz;
 mod huge_pages;
 mod live;
 mod loopback;

@@ -4,10 +4,12 @@
 //! hooks are named and never run. What is written from it is made of parsed values alone. The input is somebody's download:
 //! whatever its bytes, the result is notes or an error, within bounds.
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use quell::config::{Host, ServerAddress};
 use quell_packet::Prefix;
+use quell_wire::key::PublicKey;
 
 /// The longest file that is read.
 pub(crate) const FILE_BYTES_MAX: usize = 64 * 1024;
@@ -128,6 +130,44 @@ impl Found {
                 "not taken: quell has nothing like it".into()
             }
         }
+    }
+
+    /// The client's file: parsed values alone. Without a key, or without an endpoint, it says what is to be written there.
+    pub(crate) fn client_file(&self, provider_key: Option<&PublicKey>) -> String {
+        let mut text = String::from(
+            "# A quell client, made of a wg-quick file. Every key: examples/client.toml.\n\
+             private_key_file = \"client.key\"\n\n[provider]\n",
+        );
+        let address = match &self.endpoint {
+            Some(Host::Ip(IpAddr::V6(ip))) => format!("[{ip}]"),
+            Some(Host::Ip(ip)) => ip.to_string(),
+            Some(Host::Name(name)) => name.clone(),
+            None => "WRITE THE PROVIDER'S ADDRESS HERE".to_owned(),
+        };
+        let key = match provider_key {
+            Some(key) => key.to_string(),
+            None => "WRITE THE PROVIDER'S PUBLIC KEY HERE".to_owned(),
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "address = {address:?}\npublic_key = {key:?}\n\n[tun]\n"
+        );
+        if let Some(mtu) = self.mtu {
+            let _ = writeln!(text, "mtu_max = {mtu}");
+        }
+        let _ = writeln!(text, "routes = {}", strings(&self.routes));
+        let _ = write!(text, "\n[vpn]\n");
+        if !self.dns.is_empty() {
+            let _ = writeln!(text, "dns = {}", strings(&self.dns));
+        }
+        if let Some(mark) = self.mark {
+            let _ = writeln!(text, "mark = {mark}");
+        }
+        if let Some(seconds) = self.keepalive_s {
+            let _ = write!(text, "\n[transport]\nkeepalive_interval = \"{seconds}s\"\n");
+        }
+        text
     }
 
     fn take_dns(&mut self, value: &str) -> String {
@@ -260,7 +300,7 @@ fn shown(text: &str) -> String {
 }
 
 /// As a list of TOML.
-pub(crate) fn strings(items: &[impl ToString]) -> String {
+fn strings(items: &[impl ToString]) -> String {
     let items: Vec<_> = items
         .iter()
         .map(|item| format!("{:?}", item.to_string()))

@@ -3,14 +3,13 @@
 //! Every line of the file is answered: what became of it, or that it was left. The client gets a new key; the file's is
 //! never copied. Hooks are never run. Nothing that is there is replaced, and what was begun is removed when it fails.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use quell::config::{self, Host};
+use quell::config;
 use quell_net::identity::Identity;
 use quell_wire::key::PublicKey;
 
@@ -46,7 +45,7 @@ impl Import {
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("cannot create {}", self.folder.display()))?;
         keygen::make(&key)?;
-        let text = self.text_of(&found);
+        let text = found.client_file(self.provider_key.as_ref());
         if let Err(error) = write_new(&config, &text) {
             let _ = fs::remove_file(&key);
             return Err(Failure::Failed(error));
@@ -89,44 +88,6 @@ impl Import {
             .with_context(what)?;
         let refused = |words| Failure::usage(anyhow!("{}: {words}", self.file.display()));
         wg_quick::read(&bytes).map_err(refused)
-    }
-
-    /// The client's file: parsed values alone.
-    fn text_of(&self, found: &Found) -> String {
-        let mut text = String::from(
-            "# A quell client, made of a wg-quick file. Every key: examples/client.toml.\n\
-             private_key_file = \"client.key\"\n\n[provider]\n",
-        );
-        let address = match &found.endpoint {
-            Some(Host::Ip(std::net::IpAddr::V6(ip))) => format!("[{ip}]"),
-            Some(Host::Ip(ip)) => ip.to_string(),
-            Some(Host::Name(name)) => name.clone(),
-            None => "WRITE THE PROVIDER'S ADDRESS HERE".to_owned(),
-        };
-        let key = match &self.provider_key {
-            Some(key) => key.to_string(),
-            None => "WRITE THE PROVIDER'S PUBLIC KEY HERE".to_owned(),
-        };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "address = {address:?}\npublic_key = {key:?}\n\n[tun]\n"
-        );
-        if let Some(mtu) = found.mtu {
-            let _ = writeln!(text, "mtu_max = {mtu}");
-        }
-        let _ = writeln!(text, "routes = {}", wg_quick::strings(&found.routes));
-        let _ = write!(text, "\n[vpn]\n");
-        if !found.dns.is_empty() {
-            let _ = writeln!(text, "dns = {}", wg_quick::strings(&found.dns));
-        }
-        if let Some(mark) = found.mark {
-            let _ = writeln!(text, "mark = {mark}");
-        }
-        if let Some(seconds) = found.keepalive_s {
-            let _ = write!(text, "\n[transport]\nkeepalive_interval = \"{seconds}s\"\n");
-        }
-        text
     }
 }
 
