@@ -5,8 +5,9 @@
 //! drawn in the crate's doc. The others stand in the main table, where the longest prefix wins as everywhere.
 //!
 //! With `fail_closed` the own table ends in "unreachable" from the start, so that an application hears at once that there
-//! is no way. Without, it has that only while a session lives, for the family that the session does not carry: after a
-//! crash the TUN is gone, its routes with it, and the host is as open as it was asked to be.
+//! is no way. Without, it has an end only while a session lives, for the family that the session does not carry: a route
+//! into the TUN, where the firewall rejects it ([`Barrier`]). After a crash the TUN is gone, its routes with it, and the host
+//! is as open as it was asked to be.
 //!
 //! Names and prefixes are parsed values, never a user's text: nothing can be injected.
 
@@ -31,6 +32,17 @@ const PORTAL_PORTS: [(&str, u16); 4] = [("udp", 53), ("tcp", 53), ("tcp", 80), (
 const LAN_V4: &str =
     "10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 169.254.0.0/16, 224.0.0.0/4, 255.255.255.255";
 const LAN_V6: &str = "fc00::/7, fe80::/10, ff02::/16";
+/// What goes into the TUN and is not carried: see [`Plan::inside`].
+const UNCARRIED_CHAINS: &str = "\x20 chain uncarried { }
+\x20 chain output {
+\x20   type filter hook output priority 0; policy accept;
+\x20   jump uncarried
+\x20 }
+\x20 chain forward {
+\x20   type filter hook forward priority 0; policy accept;
+\x20   jump uncarried
+\x20 }
+";
 
 /// Which families a session carries, and under which of the TUN's addresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,6 +60,15 @@ impl Carried {
             Family::V6 => self.ipv6.is_some(),
         }
     }
+}
+
+/// What takes a family that a session does not carry, so that none of it goes around the tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Barrier {
+    /// A route into the TUN, where the firewall rejects what comes: it goes with the TUN, however the process ends.
+    Tun,
+    /// "unreachable": it stays until somebody takes it away.
+    Unreachable,
 }
 
 /// What is to be on the host.
@@ -128,8 +149,8 @@ impl Plan {
         format!("route replace unreachable default metric {LAST} table {mark}\n")
     }
 
-    /// The own table while a session is up.
-    pub(crate) fn open_routes(&self, family: Family, carried: Carried) -> String {
+    /// The own table while a session is up. A family that is carried in part ends in "unreachable", whatever the barrier.
+    pub(crate) fn open_routes(&self, family: Family, carried: Carried, barrier: Barrier) -> String {
         let (tun, mark) = (self.tun.as_str(), self.mark);
         let mut batch = String::new();
         let mut has_default = false;
@@ -140,7 +161,15 @@ impl Plan {
             }
         }
         if self.is_whole() && !has_default {
-            batch += &self.unreachable();
+            match barrier {
+                Barrier::Tun if !carried.has(family) => {
+                    let _ = writeln!(
+                        batch,
+                        "route replace default dev {tun} metric {LAST} table {mark}"
+                    );
+                }
+                Barrier::Tun | Barrier::Unreachable => batch += &self.unreachable(),
+            }
         }
         batch
     }
@@ -172,7 +201,7 @@ impl Plan {
         let (table, tun, mark) = (self.table(), self.tun.as_str(), self.mark);
         let closed = match self.fail_closed {
             true => self.closed_chains(),
-            false => String::new(),
+            false => UNCARRIED_CHAINS.to_owned(),
         };
         format!(
             "add table inet {table}\n\
@@ -250,7 +279,7 @@ impl Plan {
         format!("add table inet {table}\ndelete table inet {table}\n")
     }
 
-    /// The addresses inside, for what comes from outside and pretends.
+    /// The addresses inside, for what comes from outside and pretends; and what of the way into the TUN leads nowhere.
     pub(crate) fn inside(&self, carried: Carried) -> String {
         let table = self.table();
         let mut script =
@@ -260,6 +289,29 @@ impl Plan {
         }
         if let Some(address) = carried.ipv6 {
             let _ = writeln!(script, "add element inet {table} inside6 {{ {address} }}");
+        }
+        if !self.fail_closed {
+            script += &self.reject_uncarried(carried);
+        }
+        script
+    }
+
+    fn reject_uncarried(&self, carried: Carried) -> String {
+        let (table, tun) = (self.table(), self.tun.as_str());
+        let mut script = format!("flush chain inet {table} uncarried\n");
+        for (family, word) in [(Family::V4, "ipv4"), (Family::V6, "ipv6")] {
+            if self.is_whole() && !carried.has(family) {
+                // A connect hears a reset at once, and an ICMP error not before its second SYN.
+                for reject in [
+                    "meta l4proto tcp counter reject with tcp reset",
+                    "counter reject with icmpx admin-prohibited",
+                ] {
+                    let _ = writeln!(
+                        script,
+                        "add rule inet {table} uncarried oifname \"{tun}\" meta nfproto {word} {reject}"
+                    );
+                }
+            }
         }
         script
     }

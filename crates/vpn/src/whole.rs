@@ -22,7 +22,7 @@ use quell_packet::Prefix;
 use crate::error::VpnError;
 use crate::host::{Family, Host};
 use crate::names::Resolver;
-use crate::plan::{self, Carried, Plan};
+use crate::plan::{self, Barrier, Carried, Plan};
 use crate::state::{State, Text};
 
 /// The kinds of the two state files.
@@ -201,37 +201,40 @@ impl Vpn {
     /// # Errors
     /// The host does not take it; what is closed stays closed.
     pub fn follow(&mut self, carried: Carried) -> Result<(), VpnError> {
+        let mut barrier = Barrier::Unreachable;
         if self.plan.is_marked() {
             match self.host.rules(&self.plan.inside(carried)) {
                 Err(HostError::ProgramMissing { .. }) => {}
+                Ok(()) if !self.plan.fail_closed => barrier = Barrier::Tun,
                 result => result?,
             }
             // Those of a host that is not closed come with the first session.
             self.rule()?;
         }
         for family in families(&self.host) {
-            self.lead(family, carried)?;
+            self.lead(family, carried, barrier)?;
         }
         Ok(self.resolver.set(&self.dns)?)
     }
 
     /// Leads a family into the TUN. An interface without IPv6 carries none, and none goes around it (case B88).
-    fn lead(&self, family: Family, carried: Carried) -> Result<(), VpnError> {
-        let led = |carried| {
-            let own = self.plan.open_routes(family, carried);
+    fn lead(&self, family: Family, carried: Carried, barrier: Barrier) -> Result<(), VpnError> {
+        let led = |carried, barrier| {
+            let own = self.plan.open_routes(family, carried, barrier);
             self.host.routes(family, &own)?;
             self.host
                 .unroute(family, &self.plan.remove_plain_routes(family))?;
             let main = self.plan.plain_routes(family, carried);
             self.host.routes(family, &main)
         };
-        match led(carried) {
+        match led(carried, barrier) {
             Err(error) if family == Family::V6 => {
                 tracing::warn!("going on without IPv6: {error}");
-                Ok(led(Carried {
+                let without = Carried {
                     ipv6: None,
                     ..carried
-                })?)
+                };
+                Ok(led(without, Barrier::Unreachable)?)
             }
             result => Ok(result?),
         }

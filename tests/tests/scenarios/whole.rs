@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use quell_cli::stage::{End, Plan};
@@ -41,6 +41,8 @@ trials![
 const ROUTER: &str = "10.77.0.254";
 const RESOLV_CONF: &str = "# of the network\nnameserver 10.77.0.254\n";
 const TABLE: &str = "quellvpn_quell0";
+/// What nobody answers is waited for at most so long.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A client that takes all of its namespace's traffic, a provider, a sniffer between them, and a user.
 struct Machine {
@@ -334,7 +336,16 @@ fn a_session_without_ipv6_lets_none_around_it() -> Outcome {
     let (count, seen) = machine.sniffer.take();
     println!("{count} in clear");
     assert!(count > 0 && seen.iter().all(is_expected), "{seen:?}");
-    machine.client()?.stop()?;
+    // Whoever tries hears at once that there is no way, and does not wait for one.
+    let refused = || TcpStream::connect_timeout(&SocketAddr::new(WORLD_V6, 80), PATIENCE);
+    let asked = Instant::now();
+    let refused = machine.net.client.run(refused)?;
+    println!("IPv6: {refused:?} after {:?}", asked.elapsed());
+    assert!(refused.is_err() && asked.elapsed() < PATIENCE / 2);
+    // Nobody asked for a closed host: where the client dies, both families are as they were.
+    machine.client()?.kill()?;
+    machine.sees_the_user()?;
+    machine.down()?;
     assert_eq!(machine.traces()?, before, "all is as it was");
     machine.sees_the_user()
 }

@@ -53,7 +53,10 @@ fn routes_beside_the_provider_stand_in_the_main_table_and_nothing_else_is_done()
     let plan = plan(&["198.51.100.0/24", "2001:db8::/32"]);
     assert!(!plan.is_marked() && !plan.is_whole());
     assert_eq!(plan.add_rules(Family::V4), "");
-    assert_eq!(plan.open_routes(Family::V6, both()), "");
+    assert_eq!(
+        plan.open_routes(Family::V6, both(), Barrier::Unreachable),
+        ""
+    );
     assert_eq!(
         plan.plain_routes(Family::V4, both()),
         "route add 198.51.100.0/24 dev quell0\n"
@@ -78,7 +81,7 @@ fn a_whole_machine_has_these_rules_and_routes() {
          rule add not fwmark 6610 pref 6610 lookup 6610\n"
     );
     assert_eq!(
-        plan.open_routes(Family::V4, both()),
+        plan.open_routes(Family::V4, both(), Barrier::Unreachable),
         "route replace 0.0.0.0/0 dev quell0 table 6610\n"
     );
     // Without `fail_closed` nothing stands in the way while there is no session.
@@ -96,13 +99,17 @@ fn a_whole_machine_has_these_rules_and_routes() {
 }
 
 #[test]
-fn a_family_that_is_not_carried_or_not_named_is_unreachable_and_not_around() {
+fn a_family_that_is_not_carried_or_not_named_is_barred_and_not_around() {
     const UNREACHABLE: &str = "route replace unreachable default metric 4000 table 6610\n";
+    const INTO_THE_TUN: &str = "route replace default dev quell0 metric 4000 table 6610\n";
     let whole = plan(&["0.0.0.0/0", "::/0"]);
-    assert_eq!(whole.open_routes(Family::V6, only_v4()), UNREACHABLE);
+    let of = |plan: &Plan, carried, barrier| plan.open_routes(Family::V6, carried, barrier);
+    assert_eq!(of(&whole, only_v4(), Barrier::Unreachable), UNREACHABLE);
+    assert_eq!(of(&whole, only_v4(), Barrier::Tun), INTO_THE_TUN);
     let named_v4 = plan(&["0.0.0.0/0"]);
     assert!(named_v4.add_rules(Family::V6).contains("lookup 6610"));
-    assert_eq!(named_v4.open_routes(Family::V6, both()), UNREACHABLE);
+    // The TUN has an address of the family: something of it may be meant for it.
+    assert_eq!(of(&named_v4, both(), Barrier::Tun), UNREACHABLE);
     let closed = Plan {
         fail_closed: true,
         ..named_v4
@@ -134,6 +141,18 @@ table inet quellvpn_quell0 {
 }
 "#;
 
+const UNCARRIED: &str = r#"  chain uncarried { }
+  chain output {
+    type filter hook output priority 0; policy accept;
+    jump uncarried
+  }
+  chain forward {
+    type filter hook forward priority 0; policy accept;
+    jump uncarried
+  }
+}
+"#;
+
 const CLOSED: &str = r#"  chain output {
     type filter hook output priority 0; policy drop;
     jump leave
@@ -159,13 +178,13 @@ const CLOSED: &str = r#"  chain output {
 #[test]
 fn the_firewall_is_this() {
     let open = plan(&["0.0.0.0/0", "::/0"]);
-    assert_eq!(open.firewall(), OPEN);
+    let with = |rest: &str| OPEN.strip_suffix("}\n").unwrap().to_owned() + rest;
+    assert_eq!(open.firewall(), with(UNCARRIED));
     let closed = Plan {
         fail_closed: true,
         ..open
     };
-    let expected = format!("{}{CLOSED}", OPEN.strip_suffix("}\n").unwrap());
-    assert_eq!(closed.firewall(), expected);
+    assert_eq!(closed.firewall(), with(CLOSED));
 }
 
 #[test]
@@ -202,10 +221,26 @@ fn a_portal_is_open_for_so_long_by_the_kernels_clock() {
 }
 
 #[test]
-fn the_addresses_inside_are_those_of_the_session() {
+fn the_addresses_inside_are_those_of_the_session_and_what_is_not_carried_is_rejected() {
+    const ADDRESSES: &str = "flush set inet quellvpn_quell0 inside4\n\
+         flush set inet quellvpn_quell0 inside6\n\
+         add element inet quellvpn_quell0 inside4 { 10.85.0.2 }\n";
+    const FLUSH: &str = "flush chain inet quellvpn_quell0 uncarried\n";
+    const REJECT: &str = "add rule inet quellvpn_quell0 uncarried oifname \"quell0\" \
+         meta nfproto ipv6 meta l4proto tcp counter reject with tcp reset\n\
+         add rule inet quellvpn_quell0 uncarried oifname \"quell0\" \
+         meta nfproto ipv6 counter reject with icmpx admin-prohibited\n";
+    let whole = plan(&["0.0.0.0/0"]);
     assert_eq!(
-        plan(&["0.0.0.0/0"]).inside(only_v4()),
-        "flush set inet quellvpn_quell0 inside4\nflush set inet quellvpn_quell0 inside6\n\
-         add element inet quellvpn_quell0 inside4 { 10.85.0.2 }\n"
+        whole.inside(only_v4()),
+        format!("{ADDRESSES}{FLUSH}{REJECT}")
     );
+    assert!(whole.inside(both()).ends_with(FLUSH));
+    let closed = Plan {
+        fail_closed: true,
+        ..whole
+    };
+    assert_eq!(closed.inside(only_v4()), ADDRESSES);
+    // A tunnel for some prefixes leaves all else alone.
+    assert!(plan(&["192.0.2.0/24"]).inside(only_v4()).ends_with(FLUSH));
 }

@@ -134,7 +134,7 @@ fn a_host_that_is_not_closed_is_led_with_its_first_session_and_put_back_at_the_e
             "inside4 { 10.85.0.2 }",
             "rule add not fwmark 6610",
             "route replace 0.0.0.0/0 dev quell-none0 table 6610",
-            "route replace unreachable default metric 4000 table 6610",
+            "route replace default dev quell-none0 metric 4000 table 6610",
         ],
     );
     assert!(fake.read("resolv.conf").contains("9.9.9.9"));
