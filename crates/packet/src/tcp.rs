@@ -181,9 +181,40 @@ impl<'a> TcpView<'a> {
         self.sequence().wrapping_add(bytes).wrapping_add(controls)
     }
 
+    /// It says what was received and nothing else: no payload, and none of SYN, FIN, RST and URG.
+    #[must_use]
+    pub fn is_pure_ack(&self) -> bool {
+        const OTHERS: u8 = flags::SYN | flags::FIN | flags::RST | flags::URG;
+        self.is_ack() && self.flags() & OTHERS == 0 && self.payload().is_empty()
+    }
+
     /// The bytes behind the header.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.bytes.get(self.header_len..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::{Header, Segment};
+
+    #[test]
+    fn a_pure_ack_says_nothing_else() {
+        let header = Header::new([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let is_pure = |flags, payload: &[u8]| {
+            let fields = Segment {
+                flags,
+                ..Segment::default()
+            };
+            let packet = header.tcp(1, 2, &fields, payload);
+            TcpView::parse(&packet[20..]).is_ok_and(|segment| segment.is_pure_ack())
+        };
+        assert!(is_pure(flags::ACK, b"") && is_pure(flags::ACK | flags::PSH, b""));
+        assert!(!is_pure(flags::ACK, b"x") && !is_pure(0, b""));
+        for other in [flags::SYN, flags::FIN, flags::RST, flags::URG] {
+            assert!(!is_pure(flags::ACK | other, b""), "{other:#x}");
+        }
     }
 }

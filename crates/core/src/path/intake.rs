@@ -3,9 +3,16 @@
 //! ```text
 //! packet ─┬─ larger than the MTU ──→ told, or fragmented ──┐
 //!         ├─ TCP, and TCP takes the flow lane ──→ flow lane │ each fragment anew
+//!         │   └─ a pure ACK ──→ the same, unordered         │
+//!         │       └─ of a closed window ────────────────────┤
 //!         └─ the rest ─┬─ fits a datagram ──→ dgram queue ←─┘
 //!                      └─ 1,280 bytes at most ──→ pieces, flow lane, unordered
 //! ```
+//!
+//! A *pure ACK* says everything up to a number, so the next one replaces it and an old one is ignored. It waits for nothing,
+//! and nothing waits for it: were the ACKs behind a lost one held until that is repaired, the user's TCP would see a round
+//! trip twice as long, twice as often. One that closes the window must not come after the one that opens it again
+//! (RFC 9293 §3.10.7.4 has it believed), so it is never repaired.
 //!
 //! A queue that a TCP can fill, it fills; so what waits in the flow lane for its
 //! first send is bounded by *time*, at the rate that the path has at the moment.
@@ -22,7 +29,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use quell_packet::{FlowKey, IpPacket, protocol};
+use quell_packet::{FlowKey, IpPacket, TcpView, protocol};
 use quell_wire::frame::Lane;
 
 use super::Path;
@@ -34,6 +41,15 @@ use crate::send::TakenBack;
 /// Datagrams that may wait in the flow lane on any path, however slow: the first
 /// flight of a TCP (RFC 6928) and some acknowledgements.
 const FLOW_WAIT_DATAGRAMS_MIN: usize = 16;
+
+/// The window of a segment of TCP that is a pure ACK; `None` for any other packet.
+fn pure_ack_window(packet: &IpPacket<'_>) -> Option<u16> {
+    if packet.is_fragment() {
+        return None;
+    }
+    let segment = TcpView::parse(packet.payload()).ok()?;
+    segment.is_pure_ack().then(|| segment.window())
+}
 
 impl Path {
     /// Takes a packet of the local device. Every outcome is counted.
@@ -54,10 +70,11 @@ impl Path {
     pub(super) fn route(&mut self, packet: Bytes, now: Instant) {
         let flow = self.config.lanes.tcp == TcpLane::Flow;
         match IpPacket::parse(&packet) {
-            Ok(view) if flow && view.protocol() == protocol::TCP => {
-                let key = FlowKey::of(&view);
-                self.queue_flow(&packet, Some(key));
-            }
+            Ok(view) if flow && view.protocol() == protocol::TCP => match pure_ack_window(&view) {
+                Some(0) => self.queue_dgram(packet, now),
+                Some(_) => self.queue_flow(&packet, None),
+                None => self.queue_flow(&packet, Some(FlowKey::of(&view))),
+            },
             Ok(_) | Err(_) => self.queue_dgram(packet, now),
         }
     }

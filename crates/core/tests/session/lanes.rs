@@ -11,6 +11,7 @@ use quell_core::health::Signal;
 use quell_core::send::Degraded;
 use quell_core::status::PathStatus;
 use quell_packet::build::{Header, Segment};
+use quell_packet::tcp::flags;
 use quell_packet::{IpPacket, TcpView};
 use quell_sim::pair::{End, Event, Way, World, WorldConfig, for_seeds};
 
@@ -175,6 +176,61 @@ fn a_loss_in_one_flow_delays_no_other() {
     );
     let send = path_of(&world, End::Client(0)).flow.send;
     assert_eq!((send.evidence_resends, send.silence_resends), (1, 0));
+}
+
+/// A pure ACK of the flow with this window.
+fn pure_ack(world: &World, flow: u16, place: u32, window: u16) -> Bytes {
+    let fields = Segment {
+        sequence: place,
+        acknowledgement: place,
+        flags: flags::ACK,
+        window,
+        options: &[],
+    };
+    Header::new(inner(world, 0).0, ip(WORLD_V4))
+        .tcp(flow, 443, &fields, &[])
+        .into()
+}
+
+/// The first packet is lost; which places came at once, and which a second later.
+fn behind_a_loss(packets: impl FnOnce(&World) -> Vec<Bytes>) -> (Vec<u32>, Vec<u32>, PathStatus) {
+    let mut world = World::up(WorldConfig::default());
+    let mut packets = packets(&world).into_iter();
+    world.set_blackhole(Way::ToProvider, true);
+    world.inject(End::Client(0), packets.next().unwrap());
+    world.set_blackhole(Way::ToProvider, false);
+    packets.for_each(|packet| world.inject(End::Client(0), packet));
+    world.run_for(11 * MS);
+    let places = |packets: Vec<Bytes>| packets.iter().map(|packet| of(packet).1).collect();
+    let at_once = places(world.take_delivered(End::Provider));
+    world.run_for(S);
+    let later = places(world.take_delivered(End::Provider));
+    (at_once, later, path_of(&world, End::Client(0)))
+}
+
+#[test]
+fn pure_acks_wait_for_nothing_and_nothing_waits_for_them() {
+    let (at_once, later, path) = behind_a_loss(|world| {
+        let data = |place| segment(world, false, 1, place, 300);
+        let ack = |place| pure_ack(world, 1, place, 500);
+        vec![data(0), ack(1), data(2), ack(3)]
+    });
+    assert_eq!((at_once, later), (vec![1, 3], vec![0, 2]));
+    assert_eq!((path.counters.laned, path.counters.sent), (4, 0));
+    let (at_once, later, path) = behind_a_loss(|world| {
+        let ack = |place| pure_ack(world, 1, place, 500);
+        vec![ack(0), segment(world, false, 1, 1, 300), ack(2)]
+    });
+    assert_eq!((at_once, later), (vec![1, 2], vec![0]), "it is repaired");
+    assert_eq!(path.flow.send.evidence_resends, 1);
+}
+
+#[test]
+fn an_ack_that_closes_the_window_never_comes_after_one_that_opens_it() {
+    let (at_once, later, path) =
+        behind_a_loss(|world| vec![pure_ack(world, 1, 0, 0), pure_ack(world, 1, 0, 1)]);
+    assert_eq!((at_once.len(), later.len()), (1, 0));
+    assert_eq!((path.counters.laned, path.counters.sent), (1, 1));
 }
 
 #[test]
