@@ -146,6 +146,9 @@ impl<B: ResendBudget, D: Degraded> SendSequence<B, D> {
             }
             acked.packs += 1;
             acked.bytes += u64::from(slot.len);
+            if slot.sends == 1 {
+                self.rack.on_sent_once_acked(slot.tx);
+            }
             if self.cancel_resend(number, now) {
                 self.counters.cancelled += 1;
             }
