@@ -375,7 +375,13 @@ impl World {
     /// Whether a client's device should be read.
     #[must_use]
     pub fn wants_packets(&self, client: usize) -> bool {
-        self.clients[client].core.wants_packets()
+        self.has_room_for(client, 1)
+    }
+
+    /// Whether so many of the device's largest packets would find room with a client.
+    #[must_use]
+    pub fn has_room_for(&self, client: usize, packets: usize) -> bool {
+        self.clients[client].core.wants_packets(packets)
     }
 
     /// The provider's snapshot.

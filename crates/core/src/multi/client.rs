@@ -414,13 +414,13 @@ impl Client {
         self.tun_drops.total()
     }
 
-    /// Whether the TUN should be read: whether a packet would find room.
+    /// Whether the TUN should be read: whether so many packets more would find room.
     ///
     /// Without a session packets are taken and dropped, counted: an application
     /// is to notice that there is no network, not to hang. One exit whose queue is full
     /// stops the TUN only when each exit that carries something is full.
     /// Suspended it is not read: what waits there waits in the device.
-    pub fn wants_packets(&self) -> bool {
+    pub fn wants_packets(&self, packets: usize) -> bool {
         if self.is_suspended() {
             return false;
         }
@@ -432,7 +432,7 @@ impl Client {
         let full = |exit: &Exit| {
             exit.path
                 .as_deref()
-                .is_some_and(|path| path.is_full_for(len))
+                .is_some_and(|path| path.is_full_for(packets, len))
         };
         match carrying.next() {
             Some(first) => !(full(first) && carrying.all(full)),

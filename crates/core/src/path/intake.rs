@@ -171,15 +171,16 @@ impl Path {
             .max(floor)
     }
 
-    /// Whether the device should wait: a packet of `len_bytes` finds no room, and
-    /// what stands in its way is gone soon.
-    pub fn is_full_for(&self, len_bytes: usize) -> bool {
-        if self.queue.is_full_for(len_bytes) {
+    /// Whether the device should wait: so many packets of `len_bytes` each find no
+    /// room, and what stands in their way is gone soon.
+    pub fn is_full_for(&self, packets: usize, len_bytes: usize) -> bool {
+        let bytes = packets.saturating_mul(len_bytes);
+        if self.queue.is_full_for(bytes) {
             return true;
         }
         let window = self.config.lanes.send.window_bytes;
         let fast = self.carrier.bytes_in(self.config.lanes.flow_wait_max) >= window;
         let flow = &self.lanes.send[Lane::FLOW.index()];
-        fast && !self.health.is_stalled() && flow.admits(1, len_bytes).is_err()
+        fast && !self.health.is_stalled() && flow.admits(packets, bytes).is_err()
     }
 }

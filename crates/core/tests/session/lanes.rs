@@ -325,6 +325,8 @@ fn a_fast_path_takes_its_window_and_then_the_device_waits() {
         let packet = segment(&world, false, 1, place, 1_399);
         world.inject(End::Client(0), packet);
         place += 1;
+        let left = 2 * 1_024 * 1_024 - 1_399 * place as usize;
+        assert_eq!(world.has_room_for(0, 2), left >= 2 * 1_500, "{left}");
     }
     // 2 MiB of the window, less a packet of the device's largest size.
     assert_eq!(place as usize, (2 * 1_024 * 1_024 - 1_500) / 1_399 + 1);

@@ -298,7 +298,7 @@ impl ClientEngine {
             (exit, event) = ways::next_event(&mut self.ways, &self.core, self.turn) => {
                 Event::Way(exit, event)
             }
-            batch = self.inlet.receive(), if self.core.wants_packets() => Event::Tun(batch),
+            batch = self.inlet.receive(), if self.core.wants_packets(1) => Event::Tun(batch),
             request = self.requests.recv() => Event::Request(request),
             outgoing = self.mailbox.next(), if self.outgoing.is_none() => Event::Message(outgoing),
             () = told(&mut self.catalog) => Event::Catalog,
@@ -373,9 +373,16 @@ impl ClientEngine {
 
     fn handle_tun(&mut self, mut batch: Vec<BytesMut>) {
         let now = now();
-        for packet in batch.drain(..) {
+        let all_fit = self.core.wants_packets(batch.len());
+        let mut packets = batch.drain(..);
+        while let Some(packet) = packets.next() {
             self.core.handle_packet(packet.freeze(), now);
+            if !all_fit && !self.core.wants_packets(1) {
+                self.inlet.put_back(&mut packets);
+                break;
+            }
         }
+        drop(packets);
         self.inlet.recycle(batch);
     }
 

@@ -8,8 +8,11 @@
 //! The thread says that it has done with its turn by an empty batch, which comes after all that it read: packets keep their
 //! order. The engine gives its turn back with whatever it read in hand, so that what the thread reads comes later, too.
 //!
+//! A batch may hold more than there is room for. What does not fit is put back and comes first again.
+//!
 //! In the thread's turn the engine's poll does not know the device: each packet would wake it once more.
 
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -30,6 +33,8 @@ pub(crate) struct Inlet {
     prompt: Option<Prompt>,
     /// An emptied batch that the engine may read into.
     emptied: Vec<BytesMut>,
+    /// What was put back: it comes before all else.
+    rest: Vec<BytesMut>,
 }
 
 /// The reader's thread's end.
@@ -60,6 +65,7 @@ pub(super) fn pair(prompt: Option<Box<dyn PromptReader>>) -> (Inlet, Reading) {
             watched: None,
         }),
         emptied: Vec::new(),
+        rest: Vec::new(),
     };
     let reading = Reading {
         batches,
@@ -100,6 +106,9 @@ impl Inlet {
     /// The next batch; `None` when the device can give no more. Cancelling it
     /// loses nothing.
     pub(crate) async fn receive(&mut self) -> Option<Vec<BytesMut>> {
+        if !self.rest.is_empty() {
+            return Some(mem::take(&mut self.rest));
+        }
         loop {
             match self.batches.try_recv() {
                 Ok(batch) if batch.is_empty() => {
@@ -142,6 +151,14 @@ impl Inlet {
     pub(super) fn is_reading(&self) -> bool {
         let prompt = self.prompt.as_ref();
         prompt.is_some_and(|prompt| prompt.watched.is_some())
+    }
+
+    /// Keeps what found no room: the next that is received. The device waits meanwhile, and nothing is dropped for coming in
+    /// one batch.
+    pub(crate) fn put_back(&mut self, packets: &mut impl Iterator<Item = BytesMut>) {
+        let mut rest = mem::take(&mut self.emptied);
+        rest.extend(packets);
+        self.rest = rest;
     }
 
     /// Gives an emptied batch back.

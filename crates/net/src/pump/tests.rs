@@ -180,6 +180,34 @@ async fn a_quiet_device_is_read_by_the_engine_and_a_load_by_the_thread_in_order(
 }
 
 #[tokio::test]
+async fn what_is_put_back_comes_first_and_nothing_is_lost() {
+    const PACKETS: u32 = 400;
+    let (device, kernel) = tun();
+    let (reader, writer, stop) = device.split();
+    let (pump, mut inlet, outlet) = start(Box::new(reader), Box::new(writer), stop).unwrap();
+    let (mut sent, mut received) = (0_u32, 0_u32);
+    while received < PACKETS {
+        while sent < PACKETS
+            && nix::unistd::write(&kernel, &[&[0x45], &sent.to_be_bytes()[..]].concat()).is_ok()
+        {
+            sent += 1;
+        }
+        let mut batch = inlet.receive().await.unwrap();
+        let mut packets = batch.drain(..);
+        for packet in packets.by_ref().take(3) {
+            assert_eq!(packet[1..], received.to_be_bytes(), "in order");
+            received += 1;
+        }
+        inlet.put_back(&mut packets);
+        drop(packets);
+        inlet.recycle(batch);
+    }
+    pump.stop_reading();
+    drop((inlet, outlet));
+    pump.stop().unwrap();
+}
+
+#[tokio::test]
 async fn a_device_that_ends_in_the_engines_turn_ends_with_its_reason() {
     let (device, kernel) = tun();
     let (reader, writer, stop) = device.split();

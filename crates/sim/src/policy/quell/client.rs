@@ -109,7 +109,7 @@ impl QuellClient {
                 self.core.handle_packet(syn, now);
                 any = true;
             }
-            while user.waiting() > 0 && self.core.wants_packets() {
+            while user.waiting() > 0 && self.core.wants_packets(1) {
                 let Some(packet) = user.poll_packet(own) else {
                     break;
                 };
