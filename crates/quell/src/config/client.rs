@@ -219,7 +219,7 @@ pub struct BudgetSection {
     /// Memory that the whole process is to live with, in bytes. `memory` in the file.
     ///
     /// None: windows and tables have the sizes of [`docs/defaults.md`]; with it they are halved until all of them full fit,
-    /// beside 9 MiB for everything else ([`quell_core::arithmetic::ceiling`]). Range 16 MiB to 1 GiB.
+    /// beside 11 MiB for everything else ([`quell_core::arithmetic::ceiling`]). Range 16 MiB to 1 GiB.
     ///
     /// [`docs/defaults.md`]: ClientConfig
     #[serde(rename = "memory", deserialize_with = "text::some_size")]
