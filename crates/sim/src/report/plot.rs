@@ -11,13 +11,13 @@ use std::fmt::{self, Display, Write as _};
 use super::scale::{Kind, Scale};
 use super::text::{Text, bytes, grouped, time};
 
-const WIDTH: f64 = 1000.0;
+const WIDTH: f64 = 1060.0;
 /// Of the part that lines are in.
 const HEIGHT: f64 = 210.0;
 /// Room for the figures at the scale's lines.
 const LEFT: f64 = 70.0;
-/// Room for the names.
-const RIGHT: f64 = 270.0;
+/// Room for the names: the longest is `upstream-2026-08-unreliable+quic`.
+const RIGHT: f64 = 330.0;
 /// Room for the times.
 const BOTTOM: f64 = 40.0;
 /// Height of a line of text.
