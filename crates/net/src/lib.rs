@@ -9,7 +9,7 @@
 //! | `carrier` | the seam to QUIC: batches of datagrams |
 //! | [`scrape`] | the loopback listener that a collector of metrics asks |
 //! | `readable` | files that the engine's poll tells of |
-//! | [`slice`] | a short time slice for threads that carry packets |
+//! | [`mod@slice`] | a short time slice for threads that carry packets |
 //! | `socket` | our UDP socket under QUIC: it counts and it forgives |
 //! | `quic` | the engines' QUIC: quinn-proto on the engine's own thread |
 //! | [`endpoint`], [`transport`] | QUIC's settings, and quinn's own endpoint for probes |
