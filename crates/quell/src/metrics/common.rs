@@ -1,6 +1,6 @@
 //! What both roles have: who it is, UDP, drops, lanes, the device, control planes.
 //!
-//! A path's books are added to its owner's when it ends, so the sums over what ended and what lives only grow; [`books`] is
+//! A path's books are added to its owner's when it ends, so the sums over what ended and what lives only grow; `books` is
 //! the list of those parts, which each role gathers for itself.
 //!
 //! `quic` in the bytes of a cause is a remainder, and may be below 0 for as long as a datagram that the system refused waits:
