@@ -108,7 +108,8 @@ mod tests {
 
     fn figures(urls: usize) -> BackendFigures {
         let health = BackendHealthConfig::default();
-        of(&BackendQuestion { urls, health }, Instant::now())
+        let origin = Instant::now();
+        of(&BackendQuestion { urls, health }, origin)
     }
 
     #[test]

@@ -107,13 +107,23 @@ mod tests {
             mtu_bytes: 1_452,
             rtt: std::time::Duration::from_millis(50),
         };
-        let memory = memory::of_client(&question, Instant::now());
+        let origin = Instant::now();
+        let memory = memory::of_client(&question, origin);
         usize::try_from(memory.total_bytes).unwrap() + BESIDE_BYTES
+    }
+
+    fn fitted(
+        config: ClientConfig,
+        exits: usize,
+        bytes: usize,
+    ) -> Result<ClientConfig, ConfigError> {
+        let origin = Instant::now();
+        within(config, exits, bytes, origin)
     }
 
     #[test]
     fn what_fits_is_left_as_it_is() {
-        let config = within(ClientConfig::default(), 2, 1 << 30, Instant::now()).unwrap();
+        let config = fitted(ClientConfig::default(), 2, 1 << 30).unwrap();
         let windows = |config: &ClientConfig| config.path.lanes.clone();
         assert_eq!(windows(&config), windows(&ClientConfig::default()));
     }
@@ -122,8 +132,8 @@ mod tests {
     fn every_ceiling_is_kept_with_settings_that_are_valid() {
         for exits in [1, 2] {
             for mib in [16, 24, 32, 64] {
-                let fitted = within(ClientConfig::default(), exits, mib * MIB, Instant::now());
-                let config = fitted.unwrap().try_new().unwrap();
+                let config = fitted(ClientConfig::default(), exits, mib * MIB).unwrap();
+                let config = config.try_new().unwrap();
                 assert!(
                     total(&config, exits) <= mib * MIB,
                     "{exits} exits, {mib} MiB"
@@ -134,7 +144,7 @@ mod tests {
 
     #[test]
     fn twenty_four_mib_leave_a_window_for_200_mbit_s_over_20_ms() {
-        let config = within(ClientConfig::default(), 2, 24 * MIB, Instant::now()).unwrap();
+        let config = fitted(ClientConfig::default(), 2, 24 * MIB).unwrap();
         let window = config.path.lanes.send.window_bytes;
         assert!(window >= 200_000_000 / 8 / 50, "{window}");
     }
@@ -142,7 +152,7 @@ mod tests {
     #[test]
     fn what_no_settings_reach_is_refused_with_what_they_reach() {
         let config = ClientConfig::default();
-        let error = within(config, 2, BESIDE_BYTES, Instant::now()).unwrap_err();
+        let error = fitted(config, 2, BESIDE_BYTES).unwrap_err();
         assert_eq!(error.key, "budget.memory");
         assert!(error.allowed.contains("bytes or more"), "{error}");
     }

@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn a_path_holds_its_windows_both_ways_and_what_is_remembered_of_them() {
-        let path = of_a_path(&PathConfig::default(), Instant::now());
+        let origin = Instant::now();
+        let path = of_a_path(&PathConfig::default(), origin);
         let windows = 2 * 2 * MIB;
         assert!(
             (windows..windows + 5 * MIB).contains(&path.sending_bytes),
@@ -171,11 +172,11 @@ mod tests {
 
     #[test]
     fn a_smaller_window_holds_less() {
-        let mut config = PathConfig::default();
-        let full = of_a_path(&config, Instant::now()).sending_bytes;
+        let (mut config, origin) = (PathConfig::default(), Instant::now());
+        let full = of_a_path(&config, origin).sending_bytes;
         config.lanes.send.window_bytes /= 2;
         config.lanes.send.window_numbers /= 2;
-        assert!(of_a_path(&config, Instant::now()).sending_bytes <= full / 2 + MIB / 4);
+        assert!(of_a_path(&config, origin).sending_bytes <= full / 2 + MIB / 4);
     }
 
     #[test]

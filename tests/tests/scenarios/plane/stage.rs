@@ -31,7 +31,7 @@ pub(super) const SOCKS: &str = "127.0.0.1:1080";
 pub(super) const WEB: &str = "127.99.88.77:8080";
 /// How long a process may take to be of use.
 pub(super) const READY: Duration = Duration::from_secs(30);
-const STOP: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_secs(60);
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// A `quell` that runs.
